@@ -1,0 +1,3 @@
+"""onelabel: one label per image in, every label out."""
+
+__version__ = "0.1.0"
