@@ -7,6 +7,7 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -90,7 +91,7 @@ def matrix_to_csr(matrix: Any) -> tuple[Arrays, tuple[int, int]]:
 
 def true_matrix(true: Any, name: str) -> NDArray[np.bool_]:
     """A fully labelled 0/1 matrix as booleans, every entry checked."""
-    if hasattr(true, "tocoo") or (isinstance(true, Tensor) and true.is_sparse):
+    if hasattr(true, "tocoo") or (isinstance(true, Tensor) and true.layout != torch.strided):
         rows, cols, values, shape = matrix_entries(true, name)
         check_entries(rows, cols, values, name, "0 and 1", 1)
         dense = np.zeros(shape, np.bool_)
@@ -152,4 +153,4 @@ def check_csr(indptr: Any, indices: Any, values: Any, num_classes: int) -> Array
     unordered = (rows[1:] == rows[:-1]) & (cols[1:] <= cols[:-1])
     if unordered.any():
         raise ValueError(f"indices must ascend within a row; those of row {rows[int(np.argmax(unordered))]} do not")
-    return ptr, cols.astype(np.int32), vals.astype(np.int8)
+    return ptr.copy(), cols.astype(np.int32), vals.astype(np.int8)

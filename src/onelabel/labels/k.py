@@ -35,8 +35,12 @@ def estimate_k(
     """Estimate k from fully labelled rows, with an interval.
 
     Without `n` the rows are an audit, a random sample of a larger dataset, and the interval is Student's:
-    mean ± t(level, rows−1)·s/√rows, cut to [0, L]. With `n` the rows are the whole dataset and the interval is
-    Table A2's of Cole et al. (2021): see :func:`k_interval`.
+    mean ± t(level, rows−1)·s/√rows, cut to [0, L], where s² is at least 1/rows. With `n` the rows are the whole
+    dataset and the interval is that of Table A2 of Cole et al. (2021): see :func:`k_interval`.
+
+    Student's because the percentile bootstrap is too narrow on an audit's 5–25 rows: on VOC its 90% interval from
+    5 rows holds k in 73% of the draws, Student's in 88%. The floor under s² because a few rows with one positive
+    each do not show that every row has one. From a single row the interval is [0, L].
 
     Args:
         true_rows: 0/1 matrix, or fully observed :class:`Labels`.
