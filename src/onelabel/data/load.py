@@ -1,0 +1,139 @@
+"""`load_dataset`: one entrance for benchmarks, the embedded dataset and anyone's own data."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from onelabel.labels import Labels
+
+from .base import Draw, Matrix, Splits
+from .report import DataError, Report
+
+
+@dataclass(frozen=True)
+class Loader:
+    """A named dataset, and the function that loads it (imported when first used)."""
+
+    name: str
+    module: str
+    function: str
+    summary: str
+    needs_root: bool = True
+
+    def __call__(self, *args: Any, **options: Any) -> Splits:
+        function = getattr(import_module(f"onelabel.data.{self.module}"), self.function)
+        known = inspect.signature(function).parameters
+        unknown = sorted(set(options) - set(known))
+        if unknown:
+            usable = sorted(set(known) - {"root", "path", "draw", "report"})
+            raise TypeError(f"{self.name}: no option {unknown[0]!r}; it takes {', '.join(usable) or 'none'}")
+        result: Splits = function(*args, **options)
+        return result
+
+
+DATASETS: dict[str, Loader] = {
+    loader.name: loader
+    for loader in (
+        Loader("voc2012", "voc", "load_voc", "PASCAL VOC 2012, 20 classes"),
+        Loader("coco2014", "coco", "load_coco", "MS-COCO 2014, 80 classes"),
+        Loader("nuswide", "nuswide", "load_nuswide", "NUS-WIDE, 81 concepts"),
+        Loader("cub", "cub", "load_cub", "CUB-200-2011, 312 attributes"),
+        Loader("digits-scenes", "digits", "load_digits_scenes", "embedded scenes of digits, 10 classes", False),
+    )
+}
+FOLDER = Loader("folder", "folders", "load_folder", "a folder per class")
+TABLE = Loader("table", "tables", "load_table", "CSV, TSV, Parquet or JSONL of path and label")
+SHARDS = Loader("shards", "webdataset", "load_shards", "WebDataset .tar shards")
+HUGGING_FACE = Loader("hf", "hf", "load_hf", "a Hugging Face dataset with an image and a label column")
+MATRIX = Loader("matrix", "matrices", "load_matrix", "a features matrix: npy, npz, Parquet or ARFF")
+
+
+def list_datasets() -> list[str]:
+    """The names `load_dataset` knows."""
+    return sorted(DATASETS)
+
+
+def load_dataset(
+    name_or_path: Any,
+    *,
+    root: str | Path | None = None,
+    seed: int = 1200,
+    validation: float = 0.2,
+    drop: str | Callable[[Matrix], Labels] = "uniform",
+    positives: int = 1,
+    negatives: int = 0,
+    split_seed: int | None = None,
+    drop_options: Mapping[str, Any] | None = None,
+    strict: bool = False,
+    **options: Any,
+) -> Splits[Any]:
+    """Load a dataset's training, validation and test parts.
+
+    Args:
+        name_or_path: a name of `list_datasets()`; a folder with a folder per class; a `.csv`, `.tsv`, `.parquet` or
+            `.jsonl` table; a `.tar` or a brace pattern of WebDataset shards; `hf:` and a directory or name, or a
+            Hugging Face dataset object; a `.npy`, `.npz` or `.arff` features file (Parquet: `kind="matrix"`).
+        root: where a benchmark's archives were extracted; $ONELABEL_DATA or `data` unless given. For a table, the
+            folder that its paths are relative to.
+        seed, validation, drop, positives, negatives, split_seed, drop_options: see `Draw`; the defaults are the
+            published protocol. `drop` matters only where clean labels exist.
+        strict: raise `DataError` at the first problem instead of collecting them in `Splits.report`.
+        **options: the loader's own, such as `size` of digits-scenes or `class_names` of a table.
+
+    Returns:
+        `Splits` of `Dataset` (pictures) or `FeatureDataset` (matrices). `validation` and `test` may be None.
+    """
+    draw = Draw(seed, validation, drop, positives, negatives, split_seed, dict(drop_options or {}))
+    shared: dict[str, Any] = {"draw": draw, "report": Report(strict=strict)}
+    kind = options.pop("kind", None)
+    if not isinstance(name_or_path, str | Path):
+        return HUGGING_FACE(name_or_path, **shared, **options)
+    text = str(name_or_path)
+    if isinstance(name_or_path, str) and text in DATASETS:
+        loader = DATASETS[text]
+        if not loader.needs_root:
+            return loader(**shared, **options)
+        return loader(root if root is not None else default_root(), **shared, **options)
+    if text.startswith("hf:"):
+        return HUGGING_FACE(text[3:], **shared, **options)
+    loader = _loader_of(text, kind)
+    if loader is TABLE and root is not None:
+        options["root"] = root
+    return loader(text, **shared, **options)
+
+
+def default_root() -> Path:
+    """Where benchmarks are looked for: $ONELABEL_DATA, or `data` in the current folder."""
+    return Path(os.environ.get("ONELABEL_DATA", "data"))
+
+
+def _loader_of(text: str, kind: str | None) -> Loader:
+    by_kind = {loader.name: loader for loader in (FOLDER, TABLE, SHARDS, HUGGING_FACE, MATRIX)}
+    if kind is not None:
+        if kind not in by_kind:
+            raise ValueError(f"kind: {kind!r}, expected one of {', '.join(by_kind)}")
+        return by_kind[kind]
+    path = Path(text).expanduser()
+    if path.suffix == ".tar" or "{" in path.name:
+        return SHARDS
+    if path.is_dir():
+        saved = any((path / file).exists() for file in ("dataset_info.json", "dataset_dict.json", "state.json"))
+        if saved:
+            return HUGGING_FACE
+        return SHARDS if any(path.glob("*.tar")) and not any(p.is_dir() for p in path.iterdir()) else FOLDER
+    by_suffix = {
+        **dict.fromkeys((".csv", ".tsv", ".parquet", ".jsonl", ".ndjson"), TABLE),
+        **dict.fromkeys((".npy", ".npz", ".arff"), MATRIX),
+    }
+    if path.suffix.lower() not in by_suffix:
+        known = ", ".join(list_datasets())
+        raise DataError(f"{text}: neither a dataset ({known}) nor a folder, table, shard or features file that exists")
+    if not path.exists():
+        raise DataError(f"{text}: no such file")
+    return by_suffix[path.suffix.lower()]

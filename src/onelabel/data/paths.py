@@ -1,0 +1,70 @@
+"""Looking for files: which listed ones are there, and which lie in a folder."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .images import SUFFIXES
+from .report import DataError, Report
+
+
+def present(root: str | Path, paths: Sequence[str], report: Report) -> NDArray[np.bool_]:
+    """Which of `paths` below `root` exist; each folder is listed once. What is missing goes to the report."""
+    by_folder: dict[str, list[int]] = defaultdict(list)
+    for row, path in enumerate(paths):
+        by_folder[os.path.dirname(path)].append(row)
+    there = np.zeros(len(paths), bool)
+    for folder, rows in by_folder.items():
+        try:
+            with os.scandir(os.path.join(root, folder)) as entries:
+                names = {entry.name for entry in entries}
+        except OSError:
+            continue
+        for row in rows:
+            there[row] = os.path.basename(paths[row]) in names
+    if len(paths) and not there.any():
+        raise DataError(
+            f"{Path(root) / paths[0]}: none of the {len(paths):,} listed pictures is there; "
+            "put them there, or pass pictures=False for the labels alone"
+        )
+    for row in np.flatnonzero(~there):
+        report.add("missing", paths[row])
+    return there
+
+
+def list_pictures(folder: str | Path, report: Report, *, base: str | Path | None = None) -> list[str]:
+    """Every picture below `folder` by its suffix, sorted, relative to `base`; hidden files are skipped.
+
+    Folders reached twice through links are read once; what has another suffix is named in the report.
+    """
+    origin = str(base if base is not None else folder)
+    found: list[str] = []
+    seen: set[tuple[int, int]] = set()
+    stack = [str(folder)]
+    while stack:
+        here = stack.pop()
+        try:
+            status = os.stat(here)
+            if (status.st_dev, status.st_ino) in seen:
+                continue
+            seen.add((status.st_dev, status.st_ino))
+            entries = list(os.scandir(here))
+        except OSError as error:
+            report.add("unreadable", os.path.relpath(here, origin), error.strerror)
+            continue
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            if entry.is_dir():
+                stack.append(entry.path)
+            elif os.path.splitext(entry.name)[1].lower() in SUFFIXES:
+                found.append(os.path.relpath(entry.path, origin))
+            else:
+                report.add("not-a-picture", os.path.relpath(entry.path, origin))
+    return sorted(found)

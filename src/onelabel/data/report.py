@@ -1,0 +1,132 @@
+"""What went wrong while reading data: counted, named, and never silent."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ._files import atomic_write
+
+
+class DataError(ValueError):
+    """Data that cannot be used as it is; the message is one line that names the remedy."""
+
+
+# kind -> (whether the row leaves the data, what it means in words)
+KINDS: dict[str, tuple[bool, str]] = {
+    "missing": (True, "listed but not there"),
+    "unreadable": (True, "cannot be opened (permissions, a folder, an I/O error)"),
+    "empty-file": (True, "zero bytes"),
+    "broken": (True, "not a picture this program reads"),
+    "truncated": (True, "the picture ends early"),
+    "bomb": (True, "more pixels than allowed; refused before decoding"),
+    "malformed": (True, "a line or record that does not follow the format"),
+    "duplicate-path": (False, "listed more than once; labels were merged"),
+    "duplicate-content": (False, "the same bytes as another file"),
+    "unknown-label": (False, "label not in the class list; ignored"),
+    "conflict": (False, "positive and negative for the same class; counted as unknown"),
+    "no-label": (False, "no positive label; kept with every class unknown"),
+    "empty-folder": (False, "a class folder without pictures"),
+    "not-a-picture": (False, "a file that is no picture by its name; left alone"),
+    "outside": (True, "a path that leaves the data folder"),
+    "animated": (False, "several frames; the first is used"),
+    "cmyk": (False, "converted from CMYK"),
+    "grey": (False, "converted from greyscale"),
+    "deep": (False, "more than 8 bits a channel; scaled to 8"),
+    "rotated": (False, "turned upright by its EXIF orientation"),
+    "tiny": (False, "smaller than 8 pixels on a side"),
+    "long": (False, "more than 20 times longer than wide"),
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing met: its kind (a key of `KINDS`), the file or row, and a detail."""
+
+    kind: str
+    name: str
+    detail: str = ""
+
+    @property
+    def fatal(self) -> bool:
+        """Whether the row cannot be used (it leaves the data)."""
+        return KINDS[self.kind][0]
+
+
+@dataclass
+class Report:
+    """Every problem met, in order. With `strict` the first one that costs a row or a label raises `DataError`."""
+
+    strict: bool = False
+    problems: list[Problem] = field(default_factory=list)
+
+    # These change nothing about what is learned, so strict lets them pass.
+    HARMLESS = frozenset({"animated", "cmyk", "grey", "deep", "rotated", "tiny", "long", "not-a-picture"})
+
+    def add(self, kind: str, name: object, detail: object = "") -> None:
+        """Record a problem; raises `DataError` when strict, unless the kind is harmless."""
+        if kind not in KINDS:
+            raise ValueError(f"kind: {kind!r} is not one of {sorted(KINDS)}")
+        problem = Problem(kind, str(name), str(detail))
+        if self.strict and kind not in self.HARMLESS:
+            raise DataError(_line(problem) + "; fix it or read without strict")
+        self.problems.append(problem)
+
+    def extend(self, problems: Iterable[Problem]) -> None:
+        """Record several problems."""
+        for problem in problems:
+            self.add(problem.kind, problem.name, problem.detail)
+
+    def __len__(self) -> int:
+        return len(self.problems)
+
+    def __iter__(self) -> Iterator[Problem]:
+        return iter(self.problems)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many problems of each kind."""
+        return dict(sorted(Counter(problem.kind for problem in self.problems).items()))
+
+    @property
+    def lost(self) -> int:
+        """How many rows or records could not be used."""
+        return sum(problem.fatal for problem in self.problems)
+
+    def names(self, kind: str) -> list[str]:
+        """The files or rows with this kind of problem."""
+        return [problem.name for problem in self.problems if problem.kind == kind]
+
+    def text(self, names: int = 5) -> str:
+        """The report in words: a line per kind with its count, then up to `names` names each."""
+        if not self.problems:
+            return "no problems"
+        lines = []
+        for kind, count in self.counts.items():
+            lost, meaning = KINDS[kind]
+            lines.append(f"{count:,} {kind}{' (left out)' if lost else ''}: {meaning}")
+            shown = [problem for problem in self.problems if problem.kind == kind][:names]
+            lines += [f"    {p.name}" + (f": {p.detail}" if p.detail else "") for p in shown]
+            if count > names:
+                lines.append(f"    and {count - names:,} more")
+        return "\n".join(lines)
+
+    __str__ = text
+
+    def to_dict(self) -> dict[str, Any]:
+        """Counts and every problem, for JSON."""
+        rows = [{"kind": p.kind, "name": p.name, "detail": p.detail} for p in self.problems]
+        return {"counts": self.counts, "lost": self.lost, "problems": rows}
+
+    def save(self, path: str | Path) -> None:
+        """Write the whole report as JSON."""
+        atomic_write(path, json.dumps(self.to_dict(), indent=1, ensure_ascii=False))
+
+
+def _line(problem: Problem) -> str:
+    detail = f" ({problem.detail})" if problem.detail else ""
+    return f"{problem.name}: {KINDS[problem.kind][1]}{detail}"
