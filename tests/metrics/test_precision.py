@@ -137,7 +137,7 @@ def test_the_kind_comes_back():
 
 def test_a_gpu_gets_nan_where_the_cpu_raises(monkeypatch):
     monkeypatch.setattr("onelabel.metrics._arrays.on_host", lambda _: False)
-    monkeypatch.setattr("onelabel.metrics.precision.on_host", lambda _: False)
+    monkeypatch.setattr("onelabel.metrics._sorting.on_host", lambda _: False)
     scores = torch.rand(4, 2)
     scores[2, 1] = torch.nan
     ap = average_precision(scores, torch.ones(4, 2))
@@ -170,7 +170,7 @@ def test_observed_labels_through_mask_from():
         ({"true": np.full((3, 2), 0.5)}, "true is 0.5 at row 0, class 0"),
         ({"true": np.array([[0, np.nan], [1, 1], [1, 0]])}, "true is nan at row 0, class 1"),
         ({"mask": np.zeros((3, 1))}, r"mask has shape \(3, 1\); expected \(3, 2\)"),
-        ({"empty": "none"}, "empty is 'none'; expected 'zero', 'skip' or 'nan'"),
+        ({"empty": "none"}, "empty is 'none'; expected one of 'zero', 'skip', 'nan'"),
     ],
 )
 def test_errors_name_the_argument_and_the_place(change, message):

@@ -126,10 +126,22 @@ def mask_from(observed: Any) -> Any:
     return give(ternary(z, z) != 0, numpy)
 
 
-def known(value: Tensor, mask: Tensor | None) -> Tensor:
-    """`value` where the mask is True, and zero or False elsewhere."""
-    return (
-        value
-        if mask is None
-        else torch.where(mask, value, torch.zeros((), dtype=value.dtype, device=value.device))
-    )
+def choice(name: str, value: object, options: tuple[object, ...]) -> None:
+    """Refuse a word that is not one of `options`."""
+    if value not in options:
+        raise ValueError(f"{name} is {value!r}; expected one of {', '.join(map(repr, options))}")
+
+
+def probabilities(scores: Tensor) -> Tensor:
+    """Refuse scores outside [0, 1], on the CPU."""
+    if on_host(scores) and bool((bad := (scores < 0) | (scores > 1)).any()):
+        value = scores[bad][0].item()
+        raise ValueError(f"scores is {value:g} at {where_is(bad)}; expected probabilities in [0, 1], not logits")
+    return scores
+
+
+def average_of(each: Tensor, average: str | None, *, skip: bool = False) -> Tensor:
+    """Per-class values (..., L) as they are (None) or averaged; pooled ("micro") ones have a single class."""
+    if average is None:
+        return each
+    return each.nanmean(-1) if skip else each.mean(-1)
