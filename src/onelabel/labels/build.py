@@ -120,6 +120,8 @@ def true_to_csr(true: Any) -> tuple[Arrays, tuple[int, int]]:
 
 def coo_entries(rows: Any, cols: Any, values: Any, shape: tuple[int, int]) -> tuple[Ints, NDArray[np.int8]]:
     """Flat positions and values of entries given one by one; a single value serves them all."""
+    if len(shape) != 2 or shape[0] < 0 or shape[1] < 1:
+        raise ValueError(f"shape must be (examples ≥ 0, classes ≥ 1), got {tuple(shape)}")
     r, c = as_integers(rows, "rows"), as_integers(cols, "cols")
     v = as_array(values, "values") if np.ndim(values) == 0 or len(values) else np.zeros(0, np.int8)
     if r.ndim != 1 or c.shape != r.shape or v.shape not in ((), r.shape):

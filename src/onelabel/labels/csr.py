@@ -50,7 +50,7 @@ def refuse(bad: NDArray[np.bool_], array: NDArray[Any], name: str, expected: str
 
 
 def _axes(ndim: int) -> tuple[str, ...]:
-    return {1: ("row",), 2: ("row", "column")}.get(ndim, tuple(f"axis {i} position" for i in range(ndim)))
+    return {1: ("position",), 2: ("row", "column")}.get(ndim, tuple(f"axis {i} position" for i in range(ndim)))
 
 
 def matrix_entries(matrix: Any, name: str) -> tuple[Ints, Ints, NDArray[Any], tuple[int, int]]:

@@ -45,12 +45,7 @@ class Labels:
     class_names: tuple[str, ...] | None
 
     def __init__(
-        self,
-        indptr: Any,
-        indices: Any,
-        values: Any,
-        num_classes: int,
-        class_names: Sequence[str] | None = None,
+        self, indptr: Any, indices: Any, values: Any, num_classes: int, class_names: Sequence[str] | None = None
     ) -> None:
         self._set(check_csr(indptr, indices, values, num_classes), num_classes, class_names)
 
@@ -114,9 +109,8 @@ class Labels:
 
         The same entry may come twice with the same value; with two values it is refused.
         """
-        size = _shape(shape)
-        keys, signs = coo_entries(rows, cols, values, size)
-        return cls._of(assemble(keys, signs, size, conflicts="values"), size[1], class_names)
+        keys, signs = coo_entries(rows, cols, values, shape)
+        return cls._of(assemble(keys, signs, shape, conflicts="values"), shape[1], class_names)
 
     @classmethod
     def concatenate(cls, parts: Sequence[Labels]) -> Labels:
@@ -283,9 +277,3 @@ class Labels:
             f"Labels({self.num_examples}×{self.num_classes}{named}: "
             f"{positives} positive, {self.num_observed - positives} negative)"
         )
-
-
-def _shape(shape: tuple[int, int]) -> tuple[int, int]:
-    if len(shape) != 2 or shape[0] < 0 or shape[1] < 1:
-        raise ValueError(f"shape must be (examples ≥ 0, classes ≥ 1), got {tuple(shape)}")
-    return int(shape[0]), int(shape[1])

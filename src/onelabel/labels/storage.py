@@ -84,7 +84,7 @@ def _write_npz(labels: Labels, path: str) -> None:
 def _read_npz(path: Path) -> Labels:
     if not zipfile.is_zipfile(path):
         raise ValueError("it is not an npz file")
-    with np.load(path, allow_pickle=False) as file:
+    with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
         missing = {"header", "indptr", "indices", "values"} - set(file.files)
         if missing:
             raise ValueError(f"it lacks {', '.join(sorted(missing))}")
