@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,7 +156,7 @@ class Draw:
 
         drawn = drop_labels(
             true,
-            scheme=self.drop,
+            scheme=cast(Any, self.drop),  # drop_labels names the schemes when it is none of them
             seed=self.seed,
             positives=self.positives,
             negatives=self.negatives,
@@ -252,13 +251,3 @@ def _index(rows: Rows, count: int) -> NDArray[np.int64]:
     if index.ndim != 1 or (len(index) and (index.min() < 0 or index.max() >= count)):
         raise ValueError(f"rows: shape {index.shape}, expected row numbers from 0 to {count - 1}")
     return index
-
-
-def find_tree(root: str | Path, *candidates: str, marker: str) -> Path:
-    """The first of root/candidate that holds `marker`; raises `DataError` naming what was expected where."""
-    base = Path(root).expanduser()
-    for candidate in candidates:
-        if (base / candidate / marker).exists():
-            return base / candidate
-    where = " or ".join(str(base / candidate / marker) for candidate in candidates)
-    raise DataError(f"root: {base} does not hold {marker}; expected {where}")

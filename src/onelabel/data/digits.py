@@ -80,7 +80,7 @@ def compose(
     for c, members in enumerate(by_class):
         mask = chosen == c
         picks[mask] = members[rng.integers(len(members), size=int(mask.sum()))]
-    block = max(1, (16 << 20) // (size * size))
+    block = max(1, (2 << 20) // (size * size))  # a block's floats stay within the processor's cache
     for start in range(0, count, block):
         stop = min(count, start + block)
         images[start:stop] = _paint(glyphs, picks[start:stop], used[start:stop], size, rng)
@@ -96,29 +96,37 @@ def _paint(
 ) -> NDArray[np.uint8]:
     scenes = len(picks)
     # A slope between two dim colours, so that brightness alone says nothing.
-    ends = rng.uniform(0.0, 0.55, (2, scenes, 1, 1, 3)).astype(np.float32)
+    ends = _uniform(rng, 0.0, 0.55, (2, scenes, 1, 1, 3))
     margin = size // 16  # a digit may lose its edge to the frame, never its shape
     slope = np.linspace(0, 1, size + 2 * margin, dtype=np.float32)
     tilt = rng.random((scenes, 1, 1), dtype=np.float32)
     ramp = (tilt * slope[:, None] + (1 - tilt) * slope[None, :])[..., None]
     canvas = ends[0] + (ends[1] - ends[0]) * ramp
     for _ in range(CLUTTER):
+        anywhere = rng.random((2, scenes), dtype=np.float32)
         stray = glyphs[rng.integers(len(glyphs), size=scenes)]
-        _blend(canvas, size, _quarter(stray, rng), np.ones(scenes, bool), 0.16, 0.30, 0.75, rng)
+        _blend(canvas, size, _quarter(stray, rng), np.ones(scenes, bool), 0.16, 0.30, 0.75, anywhere, rng)
+    # A quarter of the scene each, then moved about: digits touch and overlap, and rarely hide each other.
+    quarters = rng.permuted(np.tile(np.arange(SLOTS), (scenes, 1)), axis=1)
     for slot in range(picks.shape[1]):
-        _blend(canvas, size, glyphs[picks[:, slot]], used[:, slot], 0.30, 0.55, 1.0, rng)
+        centre = (0.3 + 0.4 * np.stack([quarters[:, slot] // 2, quarters[:, slot] % 2])).astype(np.float32)
+        _blend(canvas, size, glyphs[picks[:, slot]], used[:, slot], 0.30, 0.55, 1.0, centre, rng)
     # One long strip of noise, read from a random place per scene: as good as fresh noise and ten times quicker.
     strip = rng.standard_normal(size * size * 3 * 4, dtype=np.float32)
     starts = rng.integers(len(strip) - size * size * 3, size=scenes)
-    level = rng.uniform(2, 14, scenes)
-    gain = rng.uniform(0.7, 1.1, scenes).astype(np.float32) * 255
+    level, gain = _uniform(rng, 2, 14, scenes), _uniform(rng, 0.7 * 255, 1.1 * 255, scenes)
     canvas = canvas[:, margin : margin + size, margin : margin + size]
     result = np.empty((scenes, size, size, 3), np.uint8)
     for i in range(scenes):
         noise = strip[starts[i] : starts[i] + size * size * 3].reshape(size, size, 3)
-        np.clip(canvas[i] * gain[i] + noise * np.float32(level[i]), 0, 255, out=canvas[i])
+        np.clip(canvas[i] * gain[i] + noise * level[i], 0, 255, out=canvas[i])
         result[i] = canvas[i]
     return result
+
+
+def _uniform(rng: np.random.Generator, low: float, high: float, shape: int | tuple[int, ...]) -> NDArray[np.float32]:
+    values: NDArray[np.float32] = rng.random(shape, dtype=np.float32) * np.float32(high - low) + np.float32(low)
+    return values
 
 
 def _quarter(glyphs: NDArray[np.float32], rng: np.random.Generator) -> NDArray[np.float32]:
@@ -137,26 +145,24 @@ def _blend(
     smallest: float,
     largest: float,
     strength: float,
+    centre: NDArray[np.float32],
     rng: np.random.Generator,
 ) -> None:
     """Paint one turned, sheared, coloured digit into each used scene, `smallest`..`largest` of its side."""
-    scenes, side = canvas.shape[:2]
+    scenes, side = len(canvas), canvas.shape[1]
     box = int(np.ceil(largest * size))
-    scale = rng.uniform(smallest, largest, scenes).astype(np.float32) * size / box
-    angle = rng.normal(0, 0.2, scenes).astype(np.float32)
-    shear = rng.normal(0, 0.15, scenes).astype(np.float32)
-    corner = rng.integers(0, side - box + 1, (2, scenes))
-    colour = rng.uniform(0.45, 1.0, (scenes, 1, 1, 3)).astype(np.float32)
-    opacity = rng.uniform(0.7, 1.0, scenes).astype(np.float32) * strength
+    scale = _uniform(rng, smallest, largest, scenes) * np.float32(size / box)
+    angle, shear = rng.standard_normal((2, scenes), dtype=np.float32) * np.array([[0.2], [0.15]], np.float32)
+    corner = np.clip(centre * side + rng.integers(-size // 8, size // 8 + 1, (2, scenes)) - box // 2, 0, side - box)
+    corner = corner.astype(np.int64)
+    colour = _uniform(rng, 0.45, 1.0, (scenes, 1, 1, 3))
+    opacity = _uniform(rng, 0.7, 1.0, scenes) * np.float32(strength)
     at = np.flatnonzero(used)
     alpha = _stretch(glyphs[at], box, scale[at], angle[at], shear[at]) * opacity[at, None, None]
-    place = (
-        at[:, None, None],
-        corner[0, at, None, None] + np.arange(box)[:, None],
-        corner[1, at, None, None] + np.arange(box)[None, :],
-    )
-    under = canvas[place]
-    canvas[place] = under + (colour[at] - under) * alpha[..., None]
+    # Slices of one scene at a time stay in the processor's cache: three times quicker than one indexed write.
+    for i, (row, top, left) in enumerate(zip(at, corner[0, at], corner[1, at], strict=True)):
+        under = canvas[row, top : top + box, left : left + box]
+        under += (colour[row] - under) * alpha[i, :, :, None]
 
 
 def _stretch(

@@ -21,9 +21,8 @@ Raw = bytes | str | NDArray[np.uint8]
 
 # EPS, PDF and WMF start other programs or are no pictures; everything here decodes inside Pillow.
 FORMATS = ("JPEG", "MPO", "PNG", "GIF", "BMP", "WEBP", "TIFF", "AVIF", "PPM", "JPEG2000")
-SUFFIXES = frozenset(
-    ".jpg .jpeg .jpe .jfif .mpo .png .apng .gif .bmp .dib .webp .tif .tiff .avif .ppm .pgm .pbm .pnm .jp2 .j2k".split()
-)
+_SUFFIXES = "jpg jpeg jpe jfif mpo png apng gif bmp dib webp tif tiff avif ppm pgm pbm pnm jp2 j2k"
+SUFFIXES = frozenset(f".{suffix}" for suffix in _SUFFIXES.split())
 MAX_PIXELS = 89_478_485  # where Pillow starts to warn: a quarter of a gigabyte decoded
 
 
@@ -127,7 +126,8 @@ def inspect_image(
     if isinstance(raw, np.ndarray):
         return ImageInfo(raw.shape[1], raw.shape[0], "array", "RGB")
     with _opened(raw, name or _name(raw), max_pixels) as image:
-        info = ImageInfo(*image.size, str(image.format), str(image.mode), _notes(image, upright))
+        width, height = image.size
+        info = ImageInfo(width, height, str(image.format), str(image.mode), _notes(image, upright))
         if decode:
             _rgb(image, upright)
         return info

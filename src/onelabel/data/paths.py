@@ -33,7 +33,7 @@ def present(root: str | Path, paths: Sequence[str], report: Report) -> NDArray[n
             f"{Path(root) / paths[0]}: none of the {len(paths):,} listed pictures is there; "
             "put them there, or pass pictures=False for the labels alone"
         )
-    for row in np.flatnonzero(~there):
+    for row in np.flatnonzero(~there).tolist():
         report.add("missing", paths[row])
     return there
 
@@ -68,3 +68,13 @@ def list_pictures(folder: str | Path, report: Report, *, base: str | Path | None
             else:
                 report.add("not-a-picture", os.path.relpath(entry.path, origin))
     return sorted(found)
+
+
+def find_tree(root: str | Path, *candidates: str, marker: str) -> Path:
+    """The first of root/candidate that holds `marker`; raises `DataError` naming what was expected where."""
+    base = Path(root).expanduser()
+    for candidate in candidates:
+        if (base / candidate / marker).exists():
+            return base / candidate
+    where = " or ".join(str(base / candidate / marker) for candidate in candidates)
+    raise DataError(f"root: {base} does not hold {marker}; expected {where}")

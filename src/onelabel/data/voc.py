@@ -9,15 +9,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._files import progress
-from .base import Draw, Part, Splits, find_tree, make_splits
-from .paths import present
+from .base import Draw, Part, Splits, make_splits
+from .paths import find_tree, present
 from .report import DataError, Report
 from .sources import FileSource
 
 # Alphabetical, as published; the order is part of the label draw.
-CLASS_NAMES = tuple(
-    "aeroplane bicycle bird boat bottle bus car cat chair cow diningtable dog horse motorbike person "
-    "pottedplant sheep sofa train tvmonitor".split()
+CLASS_NAMES = (
+    "aeroplane",
+    "bicycle",
+    "bird",
+    "boat",
+    "bottle",
+    "bus",
+    "car",
+    "cat",
+    "chair",
+    "cow",
+    "diningtable",
+    "dog",
+    "horse",
+    "motorbike",
+    "person",
+    "pottedplant",
+    "sheep",
+    "sofa",
+    "train",
+    "tvmonitor",
 )
 PARTS: dict[Part, str] = {"train": "train", "test": "val"}  # the official validation set is everyone's test set
 
@@ -85,7 +103,7 @@ def read_labels(tree: Path, listed: str, report: Report) -> tuple[list[str], NDA
                 continue
             true[row, column] = words[1] == "1"
             seen[row] = True
-        for row in np.flatnonzero(~seen):
+        for row in np.flatnonzero(~seen).tolist():
             report.add("malformed", f"{file.name}: {ids[row]}", "not in the file; counted as absent")
     return ids, true
 

@@ -1,0 +1,202 @@
+"""`features`: a backbone's pooled features of a dataset, computed once and memory-mapped ever after."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ._files import need, progress, say
+from .augment import IMAGENET_MEAN, IMAGENET_STD, Augment
+from .base import Dataset, FeatureDataset
+from .decode import Decoder
+from .journal import ChunkedArray
+from .report import Problem
+
+CACHE_VERSION = 1
+Precision = Literal["float32", "bfloat16", "float16"]
+
+
+@dataclass(frozen=True)
+class Features:
+    """Features of a dataset's rows.
+
+    Attributes:
+        array: N×D, or N×2×D with flips (plain, mirrored); read-only and memory-mapped.
+        failed: rows whose picture could not be read, and why; their features are those of a grey picture.
+        path: the .npy file.
+        computed: how many rows this call computed; 0 when everything was there already.
+    """
+
+    array: NDArray[Any]
+    failed: dict[int, Problem]
+    path: Path
+    computed: int
+
+    def dataset(self, dataset: Dataset) -> FeatureDataset:
+        """The dataset with features instead of pictures; rows that could not be read leave and are reported."""
+        if len(dataset) != len(self.array):
+            raise ValueError(f"dataset: {len(dataset)} rows, expected {len(self.array)} as in the features")
+        rows = np.setdiff1d(np.arange(len(dataset)), list(self.failed))
+        dataset.report.extend(self.failed.values())
+        plain = self.array if self.array.ndim == 2 else self.array[:, 0]
+        whole = len(rows) == len(dataset)
+        X = np.asarray(plain if whole else plain[rows], dtype=np.float32)
+        part = dataset if whole else dataset.take(rows)
+        return FeatureDataset(dataset.name, dataset.class_names, X, part.observed, part.true, dataset.report)
+
+
+def default_cache() -> Path:
+    """$ONELABEL_CACHE, else `onelabel` in the user's cache folder."""
+    if folder := os.environ.get("ONELABEL_CACHE"):
+        return Path(folder)
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "onelabel"
+
+
+def features(
+    dataset: Dataset,
+    backbone: str | nn.Module,
+    *,
+    weights: str | Path | None = None,
+    size: int = 448,
+    flips: bool = False,
+    batch_size: int = 64,
+    device: torch.device | str | None = None,
+    precision: Precision = "float32",
+    mean: Sequence[float] = IMAGENET_MEAN,
+    std: Sequence[float] = IMAGENET_STD,
+    dtype: Literal["float32", "float16"] = "float32",
+    cache: str | Path | None = None,
+    name: str | None = None,
+    workers: int | None = None,
+) -> Features:
+    """Pooled features of every picture of a dataset, from the cache where they are already there.
+
+    The cache's key is the backbone, a hash of its weights, the transform (size, mean, std), flips, precision, dtype
+    and the dataset's fingerprint. An interrupted computation goes on where it stopped.
+
+    Args:
+        backbone: a timm model's name, or a module whose output is B×D, or B×D×H×W (averaged over H×W).
+        weights: for a timm name, a .safetensors file, or a .pth of tensors only; timm's pretrained weights if None.
+        size: pictures are squashed to size×size, as published.
+        flips: also the features of the mirrored pictures.
+        precision: of the forward pass; float32 is exact, the others use autocast.
+        cache: a folder; see `default_cache`.
+        name: what to call a module in the key; its class and layout unless given.
+    """
+    place = torch.device(device if device is not None else "cuda" if torch.cuda.is_available() else "cpu")
+    module, label = _backbone(backbone, weights, name)
+    module = module.to(place).eval()
+    width = _width(module, size, place)
+    key = {
+        "backbone": label,
+        "weights": weights_hash(module),
+        "transform": {"squash": size, "mean": list(mean), "std": list(std)},
+        "flips": flips,
+        "precision": precision,
+        "data": dataset.source.fingerprint(),
+        "version": CACHE_VERSION,
+    }
+    file = "features-" + hashlib.blake2b(json.dumps(key, sort_keys=True).encode(), digest_size=12).hexdigest()
+    count = len(dataset)
+    shape = (count, 2, width) if flips else (count, width)
+    folder = Path(cache) if cache is not None else default_cache()
+    # A chunk is what an interruption may cost; a new batch size must not start the array anew.
+    chunked = ChunkedArray(folder, f"{file}-{dtype}", shape, dtype, key, chunk=256)
+    computed = 0
+    whole = chunked.finished()
+    if whole is None:
+        with chunked.filling() as filling:
+            whole = chunked.finished()
+            if whole is None:
+                todo = filling.todo
+                computed = sum(rows.stop - rows.start for _, rows in todo)
+                if computed < count:
+                    say(f"{dataset.name}: going on with {count - computed:,} of {count:,} features already there")
+                plain = Augment(mean=mean, std=std).to(place).eval()
+                with (
+                    Decoder(dataset.source, size, threads=workers) as decoder,
+                    progress(f"features of {dataset.name}", computed) as advance,
+                ):
+                    buffer = np.empty((chunked.chunk, size, size, 3), np.uint8)
+                    for number, rows in todo:
+                        squares = buffer[: rows.stop - rows.start]
+                        failed = decoder(np.arange(rows.start, rows.stop), squares)
+                        for start in range(0, len(squares), batch_size):
+                            images = torch.from_numpy(squares[start : start + batch_size]).to(place)
+                            pooled = _forward(module, plain(images.permute(0, 3, 1, 2)), flips, precision)
+                            begin = rows.start + start
+                            filling.array[begin : begin + len(images)] = pooled.cpu().numpy()
+                        filling.done(number, [[row, p.kind, p.name, p.detail] for row, p in failed])
+                        advance(len(squares))
+                whole = filling.finish()
+    array, notes = whole
+    problems = {int(row): Problem(*rest) for note in notes for row, *rest in note}
+    return Features(array, problems, chunked.final, computed)
+
+
+def weights_hash(module: nn.Module) -> str:
+    """A hash of every parameter and buffer, by name, dtype and bytes."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name, tensor in sorted(module.state_dict().items()):
+        data = tensor.detach().cpu().contiguous()
+        digest.update(f"{name} {data.dtype} {tuple(data.shape)}\n".encode())
+        digest.update(data.flatten().view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+def _backbone(backbone: str | nn.Module, weights: str | Path | None, name: str | None) -> tuple[nn.Module, str]:
+    if isinstance(backbone, nn.Module):
+        if weights is not None:
+            raise ValueError("weights: only with a timm name; load them into the module instead")
+        # The layout tells apart modules with the same tensors, such as strides on another layer.
+        layout = hashlib.blake2b(repr(backbone).encode(), digest_size=8).hexdigest()
+        return backbone, f"{name or type(backbone).__name__}-{layout}"
+    timm = need("timm", "vision")
+    module: nn.Module = timm.create_model(backbone, pretrained=weights is None, num_classes=0)
+    if weights is not None:
+        missing, _ = module.load_state_dict(_state(Path(weights)), strict=False)  # heads are left out on purpose
+        if missing:
+            raise ValueError(f"weights: {weights} lacks {len(missing)} tensors of {backbone}, such as {missing[0]}")
+    return module, f"timm/{backbone}"
+
+
+def _state(path: Path) -> dict[str, Tensor]:
+    if path.suffix == ".safetensors":
+        loaded: dict[str, Tensor] = need("safetensors.torch", "cli").load_file(path)
+        return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in loaded.items()}
+    state = torch.load(path, map_location="cpu", weights_only=True)
+    inner = state.get("state_dict", state)
+    return dict(inner)
+
+
+@torch.inference_mode()
+def _width(module: nn.Module, size: int, place: torch.device) -> int:
+    return int(_pool(module(torch.zeros(1, 3, size, size, device=place))).shape[1])
+
+
+@torch.inference_mode()
+def _forward(module: nn.Module, images: Tensor, flips: bool, precision: Precision) -> Tensor:
+    fast = precision != "float32"
+    context = torch.autocast(images.device.type, getattr(torch, precision)) if fast else contextlib.nullcontext()
+    with context:
+        plain = _pool(module(images)).float()
+        return torch.stack([plain, _pool(module(images.flip(3))).float()], dim=1) if flips else plain
+
+
+def _pool(output: Tensor) -> Tensor:
+    if output.ndim == 4:
+        return output.mean((2, 3))
+    if output.ndim != 2:
+        raise ValueError(f"backbone: output shape {tuple(output.shape)}, expected B×D or B×D×H×W")
+    return output
