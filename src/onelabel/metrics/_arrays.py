@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
 Array: TypeAlias = "np.ndarray | Tensor"
+Average: TypeAlias = Literal["micro", "macro"] | None
 
 # Entries worked on at a time: few enough to stay in a CPU's cache, or enough to fill a GPU.
 CHUNK_HOST = 400_000

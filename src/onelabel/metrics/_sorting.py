@@ -103,7 +103,7 @@ def by_class(inputs: Inputs) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
 
             def rows(value: Tensor, models: slice = models, some: slice = some, like: Tensor = part) -> Tensor:
                 value = (value[models] if value.ndim == 3 else value)[..., some].expand(like.shape)
-                return value.transpose(-1, -2).reshape(-1, like.shape[-2])
+                return value.transpose(-1, -2).contiguous().view(-1, like.shape[-2])
 
             yield rows(scores), rows(true), None if mask is None else rows(mask)
 
