@@ -46,7 +46,7 @@ def atomic_file(path: str | Path) -> Iterator[BinaryIO]:
 def atomic_write(path: str | Path, content: str | bytes) -> None:
     """Write a whole file atomically."""
     with atomic_file(path) as file:
-        file.write(content.encode() if isinstance(content, str) else content)
+        file.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
 
 
 def say(message: str) -> None:

@@ -203,6 +203,8 @@ def make_splits(
     made: dict[str, Any] = {}
     for part, source in rows.items():
         given = labels[part]
+        if len(source) == 0 and part != "train":
+            continue
         true = None if isinstance(given, Labels) else given
         extra = {"sizes": sizes[part]} if sizes and part in sizes else {}
         observed = given if isinstance(given, Labels) else draw.observe(given, names, **extra)

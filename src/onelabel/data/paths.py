@@ -61,13 +61,24 @@ def list_pictures(folder: str | Path, report: Report, *, base: str | Path | None
         for entry in entries:
             if entry.name.startswith("."):
                 continue
-            if entry.is_dir():
+            if not entry.name.isascii() and not _is_text(entry.name):
+                shown = ascii(os.path.relpath(entry.path, origin))
+                report.add("unreadable", shown, "its name is not UTF-8; rename it")
+            elif entry.is_dir():
                 stack.append(entry.path)
             elif os.path.splitext(entry.name)[1].lower() in SUFFIXES:
                 found.append(os.path.relpath(entry.path, origin))
             else:
                 report.add("not-a-picture", os.path.relpath(entry.path, origin))
     return sorted(found)
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def find_tree(root: str | Path, *candidates: str, marker: str) -> Path:
@@ -78,3 +89,9 @@ def find_tree(root: str | Path, *candidates: str, marker: str) -> Path:
             return base / candidate
     where = " or ".join(str(base / candidate / marker) for candidate in candidates)
     raise DataError(f"root: {base} does not hold {marker}; expected {where}")
+
+
+def inside(path: str) -> bool:
+    """Whether a relative path stays below the folder it is relative to."""
+    parts = path.replace("\\", "/").split("/")
+    return bool(path) and "\0" not in path and ".." not in parts and not os.path.isabs(path) and ":" not in parts[0]

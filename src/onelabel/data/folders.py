@@ -1,0 +1,78 @@
+"""A folder per class."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from .base import Draw, Part, Splits
+from .own import Records, own_splits, part_name
+from .paths import list_pictures
+from .report import DataError, Report
+from .sources import FileSource
+from .verify import Verify
+
+
+def load_folder(
+    path: str | Path,
+    *,
+    class_names: Sequence[str] | str | Path | None = None,
+    complete: bool = False,
+    verify: Verify = "header",
+    draw: Draw | None = None,
+    report: Report | None = None,
+) -> Splits:
+    """A folder with a folder of pictures per class, at any depth below it.
+
+    Where the folder holds `train` (and `val`, `test`), those are the parts and hold the class folders.
+
+    Args:
+        class_names: the classes and their order (names, or a text file); the sorted folder names unless given.
+        complete: each picture has no label but its folder's; its labels then count as clean.
+        verify: "header" opens every picture first, "decode" reads it whole, "none" trusts it.
+    """
+    root = Path(path).expanduser()
+    report = report if report is not None else Report()
+    records = scan_folder(root, report)
+    source = FileSource(root, records.names)
+    return own_splits(
+        root.resolve().name or "folder",
+        source,
+        records,
+        class_names=class_names,
+        complete=complete,
+        draw=draw or Draw(),
+        report=report,
+        verify=verify,
+        notes=("a folder per class",),
+    )
+
+
+def scan_folder(root: Path, report: Report) -> Records:
+    """The pictures below `root` with their class folder's name, sorted."""
+    try:
+        entries = sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and not entry.name.startswith("."))
+    except OSError as error:
+        raise DataError(f"{root}: {error.strerror}; expected a folder with a folder per class") from None
+    records = Records()
+    if "train" in entries and all(part_name(entry) for entry in entries):
+        for entry in entries:
+            _scan(root, root / entry, part_name(entry), report, records)
+    else:
+        _scan(root, root, None, report, records)
+    return records
+
+
+def _scan(root: Path, folder: Path, part: Part | None, report: Report, records: Records) -> None:
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        if entry.name.startswith("."):
+            continue
+        if not entry.is_dir():
+            report.add("no-class", os.path.relpath(entry.path, root))
+            continue
+        found = list_pictures(entry.path, report, base=root)
+        if not found:
+            report.add("empty-folder", os.path.relpath(entry.path, root))
+        for path in found:
+            records.add(path, (entry.name,), part=part)

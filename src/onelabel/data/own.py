@@ -1,0 +1,164 @@
+"""Own data: what someone's folder or table says, made into splits. Every loader of own data ends here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onelabel.labels import Labels
+
+from .base import Draw, Part, Splits, make_splits
+from .report import DataError, Report
+from .sources import ImageSource
+from .verify import Verify, readable
+
+_PART_NAMES: dict[str, Part] = {
+    "train": "train",
+    "training": "train",
+    "val": "validation",
+    "valid": "validation",
+    "validation": "validation",
+    "dev": "validation",
+    "test": "test",
+    "testing": "test",
+}
+
+
+@dataclass
+class Records:
+    """A picture or row each: its name, positive and negative class names, and its part where the data says so."""
+
+    names: list[str] = field(default_factory=list)
+    positives: list[Sequence[str]] = field(default_factory=list)
+    negatives: list[Sequence[str]] = field(default_factory=list)
+    parts: list[Part | None] = field(default_factory=list)
+
+    def add(self, name: str, positives: Sequence[str], negatives: Sequence[str] = (), part: Part | None = None) -> None:
+        self.names.append(name)
+        self.positives.append(positives)
+        self.negatives.append(negatives)
+        self.parts.append(part)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def part_name(word: object) -> Part | None:
+    """The part that a word such as "val" means; None for any other word."""
+    return _PART_NAMES.get(str(word).strip().lower())
+
+
+def merge_duplicates(records: Records, report: Report) -> Records:
+    """One record per name: labels of repeated ones are united, and every repetition is reported."""
+    position: dict[str, int] = {}
+    merged = Records()
+    for name, positives, negatives, part in zip(
+        records.names, records.positives, records.negatives, records.parts, strict=True
+    ):
+        if name in position:
+            row = position[name]
+            report.add("duplicate-path", name)
+            merged.positives[row] = [*dict.fromkeys([*merged.positives[row], *positives])]
+            merged.negatives[row] = [*dict.fromkeys([*merged.negatives[row], *negatives])]
+        else:
+            position[name] = len(merged)
+            merged.add(name, positives, negatives, part)
+    return merged
+
+
+def class_list(given: Sequence[str] | str | Path | None, records: Records) -> tuple[str, ...]:
+    """The class names: as given, from a text file with one per line, or all that occur (numbers by value)."""
+    if isinstance(given, str | Path):
+        try:
+            lines = Path(given).read_text(encoding="utf-8-sig").splitlines()
+        except OSError as error:
+            raise DataError(f"class_names: {given}: {error.strerror}") from None
+        names = tuple(line.strip() for line in lines if line.strip())
+    elif given is not None:
+        names = tuple(str(name) for name in given)
+    else:
+        found = {name for row in (*records.positives, *records.negatives) for name in row}
+        numbers = all(name.isdecimal() for name in found)
+        names = tuple(sorted(found, key=int) if numbers else sorted(found))
+    if not names:
+        raise DataError("class_names: no label found anywhere; check the label column or the folders")
+    if len(set(names)) != len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"class_names: {twice!r} is listed twice, expected different names")
+    return names
+
+
+def observed_labels(records: Records, class_names: Sequence[str], report: Report) -> Labels:
+    """The records as observed labels; unknown names, contradictions and rows without a positive are reported."""
+    column = {name: i for i, name in enumerate(class_names)}
+    rows: list[int] = []
+    cols: list[int] = []
+    values: list[int] = []
+    for row, name in enumerate(records.names):
+        sign: dict[int, int] = {}
+        for value, labels in ((1, records.positives[row]), (-1, records.negatives[row])):
+            for label in labels:
+                where = column.get(label)
+                if where is None:
+                    report.add("unknown-label", name, label)
+                elif sign.get(where, value) != value:
+                    report.add("conflict", name, label)
+                    sign[where] = 0
+                else:
+                    sign[where] = value
+        if 1 not in sign.values():
+            report.add("no-label", name)
+        rows += [row] * len(sign)
+        cols += sign.keys()
+        values += sign.values()
+    shape = (len(records), len(class_names))
+    known = np.array(values, np.int8) != 0
+    return Labels.from_coo(
+        np.array(rows, np.int64)[known],
+        np.array(cols, np.int64)[known],
+        np.array(values, np.int8)[known],
+        shape=shape,
+        class_names=class_names,
+    )
+
+
+def own_splits(
+    name: str,
+    source: ImageSource | NDArray[np.float32],
+    records: Records,
+    *,
+    class_names: Sequence[str] | str | Path | None,
+    complete: bool,
+    draw: Draw,
+    report: Report,
+    verify: Verify = "none",
+    notes: Sequence[str] = (),
+) -> Splits[Any]:
+    """Splits of own data. `complete` says that every label a row lacks is absent, which makes its labels clean."""
+    if not len(records):
+        raise DataError(f"{name}: no pictures found; {report.text(names=3)}".replace("\n", "; "))
+    names = class_list(class_names, records)
+    observed = observed_labels(records, names, report)
+    usable = np.ones(len(records), bool)
+    if isinstance(source, ImageSource):
+        usable = readable(source, report, verify=verify)
+    where = np.array([part or "train" for part in records.parts])
+    if not (where == "train").any():
+        raise DataError(f"{name}: no row is in the training part; the split column holds only {sorted(set(where))}")
+    rows: dict[Part, Any] = {}
+    labels: dict[Part, Any] = {}
+    keep: dict[Part, NDArray[np.bool_]] = {}
+    parts: tuple[Part, ...] = ("train", "validation", "test")
+    for part in parts:
+        index = np.flatnonzero(where == part)
+        if len(index):
+            rows[part] = source.take(index) if isinstance(source, ImageSource) else source[index]
+            mine = observed.take(index)
+            labels[part] = (mine.to_dense() > 0).astype(np.uint8) if complete else mine
+            keep[part] = usable[index]
+    return make_splits(name, names, rows, labels, draw=draw, report=report, keep=keep, notes=notes)

@@ -1,0 +1,192 @@
+"""CSV, TSV, Parquet and JSON lines of path and label."""
+
+from __future__ import annotations
+
+import csv as csv_reader
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ._files import need
+from .base import Draw, Splits
+from .own import Records, merge_duplicates, own_splits, part_name
+from .report import KINDS, DataError, Report
+from .sources import FileSource
+from .verify import Verify
+
+PATH_COLUMNS = ("path", "image", "image_path", "file", "filename", "file_name", "filepath", "img")
+LABEL_COLUMNS = ("label", "labels", "class", "classes", "category", "positive", "positives", "tags")
+NEGATIVE_COLUMNS = ("negative", "negatives", "absent", "not")
+PART_COLUMNS = ("split", "part", "subset")
+OTHER_COLUMNS = ("bytes", "mtime_ns", "hash", "width", "height", "format", "mode", "problem", "detail")
+
+
+def load_table(
+    path: str | Path,
+    *,
+    root: str | Path | None = None,
+    image: str | None = None,
+    labels: str | Sequence[str] | None = None,
+    negatives: str | Sequence[str] | None = None,
+    split: str | None = None,
+    separator: str = "|",
+    encoding: str = "utf-8",
+    class_names: Sequence[str] | str | Path | None = None,
+    complete: bool = False,
+    verify: Verify = "header",
+    draw: Draw | None = None,
+    report: Report | None = None,
+) -> Splits:
+    """A table with a row per picture: its path, its positives, and perhaps its negatives and its part.
+
+    A cell may hold several labels, as a list (Parquet, JSON lines) or divided by `separator`. Without any label
+    column, columns of 1, 0 and −1 are taken as one class each. A path that is listed twice is one picture with both
+    rows' labels. A manifest (see `build_manifest`) is such a table, and brings the hashes of its files.
+
+    Args:
+        root: the folder that paths are relative to; the table's own folder unless given.
+        image, labels, negatives, split: the columns; found by their usual names unless given.
+        complete: every label that a row lacks is absent; its labels then count as clean.
+    """
+    file = Path(path).expanduser()
+    report = report if report is not None else Report()
+    columns, metadata = read_columns(file, report, encoding=encoding)
+    where = image or _find(columns, PATH_COLUMNS)
+    if where is None or where not in columns:
+        raise DataError(f"{file}: no column {image or 'of paths'}; it has {', '.join(columns)}; pass image=")
+    positive, negative = _chosen(columns, labels, LABEL_COLUMNS), _chosen(columns, negatives, NEGATIVE_COLUMNS)
+    part = split or _find(columns, PART_COLUMNS)
+    asked = [name for name in (*positive, *negative, *([part] if part else [])) if name not in columns]
+    if asked:
+        raise DataError(f"{file}: no column {asked[0]!r}; it has {', '.join(columns)}")
+    wide = [] if positive else _wide(columns, {where, part, *negative, *OTHER_COLUMNS})
+    if not positive and not wide:
+        raise DataError(f"{file}: no label column among {', '.join(columns)}; pass labels=")
+    records = Records()
+    skipped = columns.get("problem", [""] * len(columns[where]))
+    for row, name in enumerate(columns[where]):
+        if not isinstance(name, str) or not name:
+            report.add("malformed", f"{file.name}: row {row + 1}", "no path")
+            continue
+        if skipped[row] in KINDS and KINDS[skipped[row]][0]:
+            report.add(skipped[row], name, "according to the manifest")
+            continue
+        found = [label for column in positive for label in _labels(columns[column][row], separator)]
+        against = [label for column in negative for label in _labels(columns[column][row], separator)]
+        for column in wide:
+            value = _sign(columns[column][row])
+            (found if value > 0 else against).extend([column] if value else [])
+        records.add(os.path.normpath(name), found, against, part_name(columns[part][row]) if part else None)
+    records = merge_duplicates(records, report)
+    base = Path(root).expanduser() if root is not None else Path(metadata.get("onelabel.root", file.parent))
+    hashes = None
+    if "hash" in columns:
+        by_name = dict(zip(map(os.path.normpath, columns[where]), columns["hash"], strict=True))
+        hashes = [str(by_name[name]) for name in records.names]
+    source = FileSource(base, records.names, hashes=hashes)
+    return own_splits(
+        file.stem,
+        source,
+        records,
+        class_names=class_names if class_names is not None or not wide else wide,
+        complete=complete,
+        draw=draw or Draw(),
+        report=report,
+        verify=verify,
+        notes=(f"table {file.name}",),
+    )
+
+
+def read_columns(file: Path, report: Report, *, encoding: str = "utf-8") -> tuple[dict[str, list[Any]], dict[str, str]]:
+    """A table's columns as lists, and its Parquet metadata; lines that do not parse are reported."""
+    suffix = file.suffix.lower()
+    try:
+        if suffix in (".jsonl", ".ndjson"):
+            return _json_lines(file, report, encoding), {}
+        if suffix == ".parquet":
+            table = need("pyarrow.parquet", "cli").read_table(file)
+            metadata = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
+            return {name: table[name].to_pylist() for name in table.column_names}, metadata
+        return _delimited(file, report, encoding, "\t" if suffix == ".tsv" else ","), {}
+    except OSError as error:
+        raise DataError(f"{file}: {error}") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file}: not {encoding} at byte {error.start}; pass encoding=") from None
+    except need("pyarrow", "cli").ArrowInvalid as error:
+        raise DataError(f"{file}: {str(error).splitlines()[0]}") from None
+
+
+def _delimited(file: Path, report: Report, encoding: str, delimiter: str) -> dict[str, list[Any]]:
+    with open(file, encoding="utf-8-sig" if encoding == "utf-8" else encoding, newline="") as stream:
+        reader = csv_reader.reader(stream, delimiter=delimiter)
+        header = [name.strip() for name in next(reader, [])]
+        if not header:
+            raise DataError(f"{file}: empty; expected a header line with the columns' names")
+        if len(set(header)) != len(header):
+            raise DataError(f"{file}: two columns have the same name: {', '.join(header)}")
+        rows = []
+        try:
+            for row in reader:
+                if len(row) == len(header):
+                    rows.append(row)
+                elif row:
+                    detail = f"{len(row)} fields, expected {len(header)}"
+                    report.add("malformed", f"{file.name}:{reader.line_num}", detail)
+        except csv_reader.Error as error:
+            raise DataError(f"{file}:{reader.line_num}: {error}") from None
+    values = zip(*rows, strict=True) if rows else ([] for _ in header)
+    return {name: list(column) for name, column in zip(header, values, strict=True)}
+
+
+def _json_lines(file: Path, report: Report, encoding: str) -> dict[str, list[Any]]:
+    rows: list[dict[str, Any]] = []
+    with open(file, encoding=encoding) as stream:
+        for number, line in enumerate(stream, 1):
+            if not line.strip():
+                continue
+            try:
+                record = json.loads(line)
+                if not isinstance(record, dict):
+                    raise ValueError("not an object")
+            except (ValueError, RecursionError) as error:
+                report.add("malformed", f"{file.name}:{number}", error)
+                continue
+            rows.append(record)
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _find(columns: dict[str, list[Any]], usual: Sequence[str]) -> str | None:
+    by_lower = {name.lower(): name for name in columns}
+    return next((by_lower[name] for name in usual if name in by_lower), None)
+
+
+def _chosen(columns: dict[str, list[Any]], given: str | Sequence[str] | None, usual: Sequence[str]) -> list[str]:
+    if given is not None:
+        return [given] if isinstance(given, str) else list(given)
+    found = _find(columns, usual)
+    return [] if found is None else [found]
+
+
+def _wide(columns: dict[str, list[Any]], others: set[str | None]) -> list[str]:
+    """Columns that hold only 1, 0, −1 or nothing."""
+    allowed = {"1", "0", "-1", "", "1.0", "0.0", "-1.0", "None", "True", "False"}
+    rest = [name for name in columns if name not in others]
+    return [name for name in rest if {str(value).strip() for value in columns[name]} <= allowed]
+
+
+def _sign(value: Any) -> int:
+    text = str(value).strip()
+    return {"1": 1, "1.0": 1, "True": 1, "-1": -1, "-1.0": -1}.get(text, 0)
+
+
+def _labels(cell: Any, separator: str) -> list[str]:
+    if cell is None or cell == "":
+        return []
+    if isinstance(cell, list | tuple):
+        return [str(label).strip() for label in cell if label is not None and str(label).strip()]
+    if isinstance(cell, float) and cell.is_integer():
+        cell = int(cell)
+    return [label.strip() for label in str(cell).split(separator) if label.strip()]

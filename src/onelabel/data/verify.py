@@ -1,0 +1,65 @@
+"""Looking at every picture before training does: headers, or everything; what cannot be read leaves its split."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ._files import progress
+from .base import Dataset, Splits
+from .images import ImageError
+from .pool import process_map
+from .report import Problem, Report
+from .sources import ImageSource
+
+Verify = Literal["none", "header", "decode"]
+_CHUNK = 256
+
+
+def _look(source: ImageSource, decode: bool, rows: range) -> list[tuple[int, Problem]]:
+    found = []
+    for row in rows:
+        name = source.paths[row]
+        try:
+            info = source.inspect(row, decode=decode)
+        except ImageError as error:
+            found.append((row, Problem(error.kind, error.name, error.detail)))
+        else:
+            detail = f"{info.width}×{info.height} {info.format} {info.mode}"
+            found += [(row, Problem(kind, name, detail)) for kind in info.notes]
+    return found
+
+
+def readable(
+    source: ImageSource, report: Report, *, verify: Verify = "header", workers: int | None = None
+) -> NDArray[np.bool_]:
+    """Which rows can be read. "header" opens each picture, "decode" reads all of it (truncated ones show only then)."""
+    if verify not in ("none", "header", "decode"):
+        raise ValueError(f"verify: {verify!r}, expected 'none', 'header' or 'decode'")
+    usable = np.ones(len(source), bool)
+    if verify == "none":
+        return usable
+    chunks = [range(start, min(start + _CHUNK, len(source))) for start in range(0, len(source), _CHUNK)]
+    count = 1 if len(chunks) < 8 and verify == "header" else workers
+    with progress("looking at pictures", len(source)) as advance:
+        looked = process_map(partial(_look, source, verify == "decode"), chunks, workers=count)
+        for rows, found in zip(chunks, looked, strict=True):
+            for row, problem in found:
+                usable[row] &= not problem.fatal
+                report.add(problem.kind, problem.name, problem.detail)
+            advance(len(rows))
+    return usable
+
+
+def verify_splits(splits: Splits[Any], *, verify: Verify = "decode", workers: int | None = None) -> Splits[Any]:
+    """The same splits without the pictures that cannot be read; they are named in the report."""
+    parts: dict[str, Any] = {"train": splits.train, "validation": splits.validation, "test": splits.test}
+    for name, part in parts.items():
+        if isinstance(part, Dataset):
+            usable = readable(part.source, part.report, verify=verify, workers=workers)
+            parts[name] = part if usable.all() else part.take(np.flatnonzero(usable))
+    return replace(splits, **parts)
