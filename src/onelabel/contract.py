@@ -146,6 +146,14 @@ class Method(nn.Module):
         """Learn the training set's size, allocate memory. Call once, before training."""
         return self
 
+    def bind_features(self, features: Tensor) -> Method:
+        """See the whole training set's features, N×D, once, before training: for methods that look at neighbours."""
+        return self
+
+    def head(self, feature_dim: int, num_classes: int) -> nn.Module | None:
+        """The classifier a method insists on (features → logits), for the model to own; None: any will do."""
+        return None
+
     def begin_epoch(self, epoch: int, epochs: int) -> None:
         """Move schedules to 0-based `epoch` of `epochs`."""
 

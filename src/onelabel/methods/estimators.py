@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
+from onelabel.methods.layers import Dense, Seeds, generators
 from onelabel.methods.optim import RowAdam, adam
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Estimator(nn.Module):
         self.lead = () if models is None else (models,)
         self.labels: Labels | None = None
 
-    def allocate(self, labels: Labels, seeds: list[int | None], device: torch.device) -> None:
+    def allocate(self, labels: Labels, seeds: Seeds, device: torch.device) -> None:
         raise NotImplementedError
 
     def forward(self, index: Tensor | None, observed: Tensor, features: Tensor | None) -> Tensor:
@@ -67,7 +68,7 @@ class Table(Estimator):
         self.rank, self.world = 0, 1
         self.register_parameter("weight", None)
 
-    def allocate(self, labels: Labels, seeds: list[int | None], device: torch.device) -> None:
+    def allocate(self, labels: Labels, seeds: Seeds, device: torch.device) -> None:
         self.shape, self.labels = labels.shape, labels
         if self.split:
             if not dist.is_initialized():
@@ -76,8 +77,8 @@ class Table(Estimator):
         own = len(range(self.rank, self.shape[0], self.world))
         rows = (self.models or 1) * own + (1 if self.split else 0)
         weight = torch.zeros(rows, self.shape[1], dtype=self.dtype, device=device)
-        for model, seed in enumerate(seeds):
-            for at, block in _start(labels, seed):
+        for model, rng in enumerate(generators(seeds)):
+            for at, block in _start(labels, rng):
                 mine = block[(self.rank - at) % self.world :: self.world]
                 first = model * own + (at - self.rank + self.world - 1) // self.world
                 weight[first : first + len(mine)] = mine.to(device, self.dtype)
@@ -127,13 +128,12 @@ class Factorised(Estimator):
         for name in ("rows", "columns", "bias"):
             self.register_parameter(name, None)
 
-    def allocate(self, labels: Labels, seeds: list[int | None], device: torch.device) -> None:
+    def allocate(self, labels: Labels, seeds: Seeds, device: torch.device) -> None:
         self.shape, self.labels = labels.shape, labels
         n, classes = self.shape
         scale = math.sqrt(UNKNOWN / self.width)
         rows, columns = [], []
-        for seed in seeds:
-            rng = None if seed is None else torch.Generator().manual_seed(seed)
+        for rng in generators(seeds):
             rows.append((2 * torch.rand(n, self.width, generator=rng) - 1) * scale)
             columns.append((2 * torch.rand(classes, self.width, generator=rng) - 1) * scale)
         self.rows = nn.Parameter(torch.cat(rows).to(device))
@@ -170,31 +170,25 @@ class Network(Estimator):
 
     def __init__(self, models: int | None, *, feature_dim: int, hidden: int) -> None:
         super().__init__(models)
-        self.sizes = (int(feature_dim), int(hidden))
-        for name in ("inner", "inner_bias", "outer", "outer_bias"):
-            self.register_parameter(name, None)
+        self.feature_dim, self.hidden = int(feature_dim), int(hidden)
+        self.inner: Dense | None = None
+        self.outer: Dense | None = None
 
-    def allocate(self, labels: Labels, seeds: list[int | None], device: torch.device) -> None:
+    def allocate(self, labels: Labels, seeds: Seeds, device: torch.device) -> None:
         self.shape, self.labels = labels.shape, labels
-        wide, hidden = self.sizes
-        made: dict[str, list[Tensor]] = {name: [] for name in ("inner", "outer")}
-        for seed in seeds:
-            rng = None if seed is None else torch.Generator().manual_seed(seed)
-            made["inner"].append((2 * torch.rand(wide, hidden, generator=rng) - 1) / math.sqrt(wide))
-            made["outer"].append((2 * torch.rand(hidden, self.shape[1], generator=rng) - 1) / math.sqrt(hidden))
-        self.inner, self.outer = (
-            nn.Parameter(torch.stack(w).reshape(*self.lead, *w[0].shape).to(device)) for w in made.values()
-        )
-        self.inner_bias = nn.Parameter(torch.zeros(*self.lead, 1, hidden, device=device))
-        self.outer_bias = nn.Parameter(torch.zeros(*self.lead, 1, self.shape[1], device=device))
+        rngs = generators(seeds)
+        self.inner = Dense(self.models, self.feature_dim, self.hidden, rngs).to(device)
+        self.outer = Dense(self.models, self.hidden, self.shape[1], rngs).to(device)
 
     def forward(self, index: Tensor | None, observed: Tensor, features: Tensor | None) -> Tensor:
+        assert self.inner is not None
+        assert self.outer is not None
         assert features is not None
-        if features.shape[-1] != self.sizes[0]:
-            raise ValueError(f"features must have feature_dim={self.sizes[0]} columns, got {features.shape[-1]}")
+        if features.shape[-1] != self.feature_dim:
+            raise ValueError(f"features must have feature_dim={self.feature_dim} columns, got {features.shape[-1]}")
         # The estimator learns from what the features are, the classifier's backbone from the classifier's half alone.
-        hidden = torch.relu(features.detach().to(self.inner.dtype) @ self.inner + self.inner_bias)
-        return offset(observed) + hidden @ self.outer + self.outer_bias
+        hidden = torch.relu(self.inner(features.detach().to(self.inner.weight.dtype)))
+        return offset(observed) + self.outer(hidden)
 
 
 class _Shared(torch.autograd.Function):
@@ -211,9 +205,8 @@ class _Shared(torch.autograd.Function):
         return grad[0]
 
 
-def _start(labels: Labels, seed: int | None) -> Iterator[tuple[int, Tensor]]:
+def _start(labels: Labels, rng: torch.Generator | None) -> Iterator[tuple[int, Tensor]]:
     """The first φ in blocks of rows: (first row, block). Every process draws all of it, so all draw the same."""
-    rng = None if seed is None else torch.Generator().manual_seed(seed)
     for at in range(0, labels.num_examples, CHUNK):
         seen = labels.rows(slice(at, min(at + CHUNK, labels.num_examples)))
         block = (2 * torch.rand(seen.shape, generator=rng) - 1) * UNKNOWN

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from onelabel.contract import Method
+from onelabel.methods.optim import adam
 
 if TYPE_CHECKING:
     from onelabel.labels import Labels
@@ -61,6 +62,10 @@ class Remembering(Method):
         if isinstance(value, Sequence):
             return [float(v) for v in value]
         return [float(value)] * (self.stack or 1)
+
+    def optimizers(self, lr: float | Tensor) -> list[torch.optim.Optimizer]:
+        own = [p for p in self.parameters() if p.requires_grad]
+        return [adam(own, lr * self.lr_scale, models=self.stack or 1)] if own else []
 
     # -- rows --------------------------------------------------------------------------------------------------
 
