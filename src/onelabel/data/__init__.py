@@ -3,11 +3,16 @@
 from onelabel.data.augment import IMAGENET_MEAN, IMAGENET_STD, Augment, make_views
 from onelabel.data.base import Dataset, Draw, FeatureDataset, Splits, split_rows
 from onelabel.data.cache import Features, features
+from onelabel.data.coco import coco_object_sizes
 from onelabel.data.images import ImageError, read_image, square_image
 from onelabel.data.load import default_root, list_datasets, load_dataset
+from onelabel.data.manifest import Manifest, build_manifest
 from onelabel.data.pictures import Pictures, device_pictures
 from onelabel.data.report import DataError, Problem, Report
 from onelabel.data.sources import ArraySource, FileSource, ImageSource
+from onelabel.data.stats import Statistics, statistics
+from onelabel.data.verify import verify_splits
+from onelabel.data.voc import voc_object_sizes
 
 __all__ = [
     "IMAGENET_MEAN",
@@ -22,10 +27,14 @@ __all__ = [
     "FileSource",
     "ImageError",
     "ImageSource",
+    "Manifest",
     "Pictures",
     "Problem",
     "Report",
     "Splits",
+    "Statistics",
+    "build_manifest",
+    "coco_object_sizes",
     "default_root",
     "device_pictures",
     "features",
@@ -35,4 +44,7 @@ __all__ = [
     "read_image",
     "split_rows",
     "square_image",
+    "statistics",
+    "verify_splits",
+    "voc_object_sizes",
 ]

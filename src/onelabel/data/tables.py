@@ -6,6 +6,7 @@ import csv as csv_reader
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,53 @@ def load_table(
     """
     file = Path(path).expanduser()
     report = report if report is not None else Report()
+    table = read_records(
+        file,
+        report,
+        root=root,
+        image=image,
+        labels=labels,
+        negatives=negatives,
+        split=split,
+        separator=separator,
+        encoding=encoding,
+    )
+    return own_splits(
+        file.stem,
+        FileSource(table.root, table.records.names, hashes=table.hashes),
+        table.records,
+        class_names=class_names if class_names is not None else table.class_names,
+        complete=complete,
+        draw=draw or Draw(),
+        report=report,
+        verify=verify,
+        notes=(f"table {file.name}",),
+    )
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table's records, the folder their paths are relative to, and what a manifest adds."""
+
+    records: Records
+    root: Path
+    hashes: list[str] | None
+    class_names: list[str] | None  # of a table with a column per class
+
+
+def read_records(
+    file: Path,
+    report: Report,
+    *,
+    root: str | Path | None = None,
+    image: str | None = None,
+    labels: str | Sequence[str] | None = None,
+    negatives: str | Sequence[str] | None = None,
+    split: str | None = None,
+    separator: str = "|",
+    encoding: str = "utf-8",
+) -> Table:
+    """Read a table's rows; see `load_table`."""
     columns, metadata = read_columns(file, report, encoding=encoding)
     where = image or _find(columns, PATH_COLUMNS)
     if where is None or where not in columns:
@@ -85,18 +133,7 @@ def load_table(
     if "hash" in columns:
         by_name = dict(zip(map(os.path.normpath, columns[where]), columns["hash"], strict=True))
         hashes = [str(by_name[name]) for name in records.names]
-    source = FileSource(base, records.names, hashes=hashes)
-    return own_splits(
-        file.stem,
-        source,
-        records,
-        class_names=class_names if class_names is not None or not wide else wide,
-        complete=complete,
-        draw=draw or Draw(),
-        report=report,
-        verify=verify,
-        notes=(f"table {file.name}",),
-    )
+    return Table(records, base, hashes, wide or None)
 
 
 def read_columns(file: Path, report: Report, *, encoding: str = "utf-8") -> tuple[dict[str, list[Any]], dict[str, str]]:

@@ -1,0 +1,156 @@
+"""A features matrix for data that is not pictures: npy, npz, Parquet or ARFF."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onelabel.labels import Labels
+
+from ._files import need
+from .arff import read_arff
+from .base import Draw, Part, Splits, make_splits
+from .report import DataError, Report
+
+FEATURE_KEYS = ("X", "features", "x", "embeddings", "embedding")
+LABEL_KEYS = ("observed", "true", "y", "Y", "labels")
+
+
+def load_matrix(
+    path: str | Path,
+    *,
+    labels: str | Path | Sequence[str] | None = None,
+    class_names: Sequence[str] | None = None,
+    draw: Draw | None = None,
+    report: Report | None = None,
+) -> Splits:
+    """Rows of features with their labels.
+
+    - `.npz`: `X` (or `features`), one of `true` (0/1), `observed` (1, 0, −1) or `y`; perhaps `class_names`, and
+      `X_test` with `true_test` (or `observed_test`, `y_test`).
+    - `.npy`: the features; `labels` is a .npy of N×L.
+    - `.parquet`: `labels` names the label columns; the other numeric columns, or one list column, are the features.
+    - `.arff`: MEKA's `-C`, or Mulan's .xml beside the file, says which attributes are labels; else `labels`.
+
+    A matrix of 0 and 1 counts as clean, and observed labels are drawn from it; one with a −1 is observed as it is.
+    """
+    file = Path(path).expanduser()
+    report = report if report is not None else Report()
+    suffix = file.suffix.lower()
+    test: tuple[Any, Any] | None = None
+    names = None if class_names is None else tuple(map(str, class_names))
+    if suffix == ".npz":
+        X, y, test, saved = _npz(file)
+        names = names or saved
+    elif suffix == ".npy":
+        if not isinstance(labels, str | Path):
+            raise DataError(f"labels: {labels!r}, expected a .npy file of N×L labels beside {file.name}")
+        X, y = _load(file), _load(Path(labels))
+    elif suffix == ".parquet":
+        X, y, columns = _parquet(file, _column_names(labels))
+        names = names or columns
+    elif suffix == ".arff":
+        X, y, columns = read_arff(file, _column_names(labels) or None)
+        names = names or columns
+    else:
+        raise DataError(f"{file}: expected .npy, .npz, .parquet or .arff")
+    rows: dict[Part, NDArray[np.float32]] = {"train": _features(X, file)}
+    known: dict[Part, NDArray[np.uint8] | Labels] = {}
+    width = np.asarray(y).shape[1] if np.ndim(y) == 2 else 0
+    names = names or tuple(str(column) for column in range(width))
+    known["train"] = _truth(y, len(rows["train"]), names, file)
+    if test is not None:
+        rows["test"] = _features(test[0], file)
+        known["test"] = _truth(test[1], len(rows["test"]), names, file)
+    for part, matrix in rows.items():
+        bad = np.flatnonzero(~np.isfinite(matrix).all(1)).tolist()
+        for row in bad:
+            report.add("malformed", f"{file.name}: {part} row {row}", "a feature is not finite")
+    keep: dict[Part, NDArray[np.bool_]] = {
+        part: np.asarray(np.isfinite(matrix).all(1)) for part, matrix in rows.items()
+    }
+    return make_splits(
+        file.stem, names, rows, known, draw=draw or Draw(), report=report, keep=keep, notes=("a features matrix",)
+    )
+
+
+def _column_names(labels: str | Path | Sequence[str] | None) -> list[str]:
+    if labels is None:
+        return []
+    return [str(labels)] if isinstance(labels, str | Path) else [str(name) for name in labels]
+
+
+def _load(file: Path) -> NDArray[Any]:
+    try:
+        array: NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
+        return array
+    except (OSError, ValueError, EOFError) as error:
+        raise DataError(f"{file}: not a .npy file ({error})") from None
+
+
+def _npz(file: Path) -> tuple[Any, Any, tuple[Any, Any] | None, tuple[str, ...] | None]:
+    try:
+        with np.load(file, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except Exception as error:  # zipfile, numpy and zlib each raise their own on a damaged file
+        raise DataError(f"{file}: not a readable .npz file ({error})") from None
+    data = next((name for name in FEATURE_KEYS if name in arrays), None)
+    label = next((name for name in LABEL_KEYS if name in arrays), None)
+    if data is None or label is None:
+        raise DataError(f"{file}: holds {', '.join(arrays)}; expected X and one of {', '.join(LABEL_KEYS)}")
+    names = next((arrays[name] for name in ("class_names", "classes") if name in arrays), None)
+    test = None
+    if f"{data}_test" in arrays:
+        other = next((name for name in LABEL_KEYS if f"{name}_test" in arrays), None)
+        if other is None:
+            raise DataError(f"{file}: {data}_test without labels; expected one of true_test, observed_test, y_test")
+        test = (arrays[f"{data}_test"], arrays[f"{other}_test"])
+    return arrays[data], arrays[label], test, None if names is None else tuple(str(name) for name in names)
+
+
+def _parquet(file: Path, labels: list[str]) -> tuple[Any, Any, tuple[str, ...]]:
+    arrow = need("pyarrow", "cli")
+    table = need("pyarrow.parquet", "cli").read_table(file)
+    missing = [name for name in labels if name not in table.column_names]
+    if not labels or missing:
+        given = f"no column {missing[0]!r}" if missing else "which columns are labels?"
+        raise DataError(f"{file}: {given}; it has {', '.join(table.column_names[:20])}; pass labels=")
+    rest = [name for name in table.column_names if name not in labels]
+    lists = [name for name in rest if arrow.types.is_list(table.schema.field(name).type)]
+    lists += [name for name in rest if arrow.types.is_fixed_size_list(table.schema.field(name).type)]
+    if lists:
+        column = next((name for name in FEATURE_KEYS if name in lists), lists[0])
+        try:
+            X = np.array(table[column].to_pylist(), np.float32)
+        except (ValueError, TypeError):
+            raise DataError(f"{file}: {column} holds lists of different lengths, expected one length") from None
+    else:
+        kinds = (arrow.types.is_integer, arrow.types.is_floating, arrow.types.is_boolean)
+        numeric = [name for name in rest if any(kind(table.schema.field(name).type) for kind in kinds)]
+        if not numeric:
+            raise DataError(f"{file}: no numeric column besides the labels")
+        X = np.stack([table[name].cast(arrow.float32()).to_numpy() for name in numeric], axis=1)
+    y = np.stack([table[name].cast(arrow.int8()).to_numpy() for name in labels], axis=1)
+    return X, y, tuple(labels)
+
+
+def _features(X: Any, file: Path) -> NDArray[np.float32]:
+    matrix = np.asarray(X, np.float32)
+    if matrix.ndim != 2:
+        raise DataError(f"{file}: features of shape {matrix.shape}, expected N×D")
+    return matrix
+
+
+def _truth(y: Any, rows: int, names: tuple[str, ...], file: Path) -> NDArray[np.uint8] | Labels:
+    matrix = np.asarray(y)
+    if matrix.shape != (rows, len(names)):
+        raise DataError(f"{file}: labels of shape {matrix.shape}, expected {rows} rows × {len(names)} classes")
+    if not np.isin(matrix, (-1, 0, 1)).all():
+        raise DataError(f"{file}: labels hold {np.setdiff1d(matrix, (-1, 0, 1))[0]}, expected 1, 0 and −1")
+    if (matrix < 0).any():
+        return Labels.from_matrix(matrix.astype(np.int8), names)
+    return matrix.astype(np.uint8)
