@@ -1,0 +1,204 @@
+"""What to choose a probe or an epoch by, with clean held-out labels and without: the larger the better.
+
+A criterion takes scores of a stack of models (M×N×L, any monotone scale) on held-out rows and gives M numbers.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from onelabel.labels import Labels
+from onelabel.metrics import mean_average_precision
+from onelabel.probes.features import as_features, on_device
+
+#: What `auto` uses where no held-out row is fully labelled: what docs/results/selection.csv supports.
+DEFAULT_BLIND = "observed-map"
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """A way to compare models on held-out rows. `clean` says that it needs fully labelled ones."""
+
+    name: str
+    doc: str
+    clean: bool
+    measure: Callable[[Tensor, Tensor], Tensor]
+
+
+def clean_map(scores: Tensor, true: Tensor) -> Tensor:
+    """Mean average precision on fully labelled rows; classes without positives are left out."""
+    return _float64(mean_average_precision(scores, true > 0, empty="skip"))
+
+
+def observed_map(scores: Tensor, observed: Tensor) -> Tensor:
+    """mAP with the observed positives for the true ones: everything unknown counts as absent.
+
+    For one class and labels missing at random it orders models as the true AP does, up to the noise of the unknown
+    positives among the "absent": those push every model down alike.
+    """
+    mask = observed >= -1  # an observed negative is one more absent entry
+    return _float64(mean_average_precision(scores, observed > 0, mask=mask.expand(observed.shape), empty="skip"))
+
+
+def positive_rank(scores: Tensor, observed: Tensor) -> Tensor:
+    """Mean reciprocal rank of a held-out positive among its row's unknown and negative entries.
+
+    The rank is 1 + the number of entries that score higher, ties counted half.
+    """
+    positive = observed > 0
+    other = (~positive).to(scores.dtype)
+    best = scores.masked_fill(~positive, -torch.inf).amax(-1, keepdim=True)
+    above = ((scores > best) * other).sum(-1)
+    tied = ((scores == best) * other).sum(-1)
+    value = 1 / (1 + above + tied / 2)
+    has = positive.any(-1)
+    return ((value * has).sum(-1) / has.sum(-1).clamp(min=1)).double()
+
+
+def lee_liu(scores: Tensor, observed: Tensor) -> Tensor:
+    """Lee and Liu's r²/P(ŷ=1) of every class at its best threshold, M×L; NaN for a class nobody observed.
+
+    r is the recall of the observed positives and P(ŷ=1) the share of rows called positive, both known without a
+    negative; the ratio is F1-like: precision·recall/P(y=1). Thresholds that find fewer than two observed positives are
+    passed over, for a single lucky row would win.
+    """
+    order = scores.argsort(dim=-2, descending=True)
+    positive = (observed > 0).expand(scores.shape).gather(-2, order).double()
+    ranked = scores.gather(-2, order)
+    last = torch.ones_like(ranked, dtype=torch.bool)
+    last[..., :-1, :] = ranked[..., 1:, :] != ranked[..., :-1, :]
+    hits = positive.cumsum(-2)
+    total = hits[..., -1:, :]
+    share = torch.arange(1, scores.shape[-2] + 1, device=scores.device).double()[:, None] / scores.shape[-2]
+    value = (hits / total.clamp(min=1)) ** 2 / share
+    usable = last & ((hits >= 2) | (hits == total))
+    best = value.masked_fill(~usable, 0.0).amax(-2)
+    return torch.where(total.squeeze(-2) > 0, best, torch.nan)
+
+
+def pu_f1(scores: Tensor, observed: Tensor) -> Tensor:
+    """The macro mean of :func:`lee_liu`."""
+    return lee_liu(scores, observed).nanmean(-1)
+
+
+def pu_f1_log(scores: Tensor, observed: Tensor) -> Tensor:
+    """The mean logarithm of :func:`lee_liu`: r²/P(ŷ=1) grows as 1/P(y=1), so the plain mean listens to rare classes."""
+    return lee_liu(scores, observed).log().nanmean(-1)
+
+
+def agreement(scores: Tensor) -> Tensor:
+    """How alike repetitions rank the rows: mean over pairs of seeds and classes of Spearman's correlation.
+
+    `scores` are R×N×L of R seeds of one cell; one number.
+    """
+    if scores.shape[0] < 2:
+        raise ValueError(f"agreement needs at least two seeds of a probe, got {scores.shape[0]}")
+    rank = scores.argsort(-2).argsort(-2).double()
+    rank = rank - rank.mean(-2, keepdim=True)
+    unit = rank / rank.norm(dim=-2, keepdim=True).clamp(min=1e-12)
+    total = unit.sum(0)
+    repeats = scores.shape[0]
+    pairs = ((total**2).sum(-2) - (unit**2).sum(-2).sum(0)) / (repeats * (repeats - 1))
+    return pairs.mean()
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A measured value with a bootstrap interval over rows."""
+
+    value: float
+    low: float
+    high: float
+    rows: int
+    level: float = 0.95
+
+    def __str__(self) -> str:
+        return f"{self.value:.3f} ({self.level:.0%} interval {self.low:.3f}–{self.high:.3f}, {self.rows} rows)"
+
+
+def audit(scores: Any, true: Any, *, level: float = 0.95, repeats: int = 400, seed: int = 0) -> Interval:
+    """mAP on an audit of a few fully labelled rows, with a percentile bootstrap over the rows (N×L scores)."""
+    s, y = torch.as_tensor(np.asarray(scores)), torch.as_tensor(np.asarray(_clean(true)))
+    if s.shape != y.shape or s.ndim != 2:
+        raise ValueError(f"scores has shape {tuple(s.shape)}, true {tuple(y.shape)}; expected N×L, both")
+    rng = np.random.default_rng(seed)
+    drawn = torch.from_numpy(rng.integers(len(s), size=(repeats, len(s))))
+    values = _float64(mean_average_precision(s[drawn], y[drawn] > 0, empty="skip"))
+    values = values[values.isfinite()]
+    low, high = torch.quantile(values, torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=values.dtype)).tolist()
+    return Interval(float(clean_map(s, y)), low, high, len(s), level)
+
+
+CRITERIA: Mapping[str, Criterion] = {
+    c.name: c
+    for c in (
+        Criterion("clean", "mAP on fully labelled held-out rows", True, clean_map),
+        Criterion("observed-map", "mAP on held-out single positives, unknown as absent", False, observed_map),
+        Criterion("positive-rank", "mean reciprocal rank of the held-out positive in its row", False, positive_rank),
+        Criterion("pu-f1", "Lee–Liu r²/P(ŷ=1), macro mean", False, pu_f1),
+        Criterion("pu-f1-log", "Lee–Liu r²/P(ŷ=1), mean logarithm over classes", False, pu_f1_log),
+    )
+}
+
+
+def list_criteria() -> list[str]:
+    """The criteria that a best epoch can be chosen by."""
+    return list(CRITERIA)
+
+
+def criterion_named(name: str, *, clean: bool) -> Criterion:
+    """The criterion of a name; "auto" is the best one that the labels allow."""
+    if name == "auto":
+        return CRITERIA["clean" if clean else DEFAULT_BLIND]
+    if name not in CRITERIA:
+        near = difflib.get_close_matches(name, CRITERIA, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"there is no criterion {name!r}; {hint}list_criteria() lists them all")
+    if CRITERIA[name].clean and not clean:
+        raise ValueError(f"criterion {name!r} needs fully labelled rows; use {DEFAULT_BLIND!r} for single positives")
+    return CRITERIA[name]
+
+
+@dataclass
+class Held:
+    """Held-out rows on the device, and the criterion they are measured by."""
+
+    X: Tensor
+    labels: Tensor
+    criterion: Criterion
+
+    def measure(self, scores: Tensor) -> Tensor:
+        return self.criterion.measure(scores, self.labels)
+
+
+def held_out(X: Any, labels: Any, criterion: str, sets: Mapping[str, Labels], device: torch.device) -> Held:
+    """Held-out features and labels, checked against the training labels."""
+    features = as_features(X, "validation features")
+    clean = not isinstance(labels, Labels) or labels.is_fully_observed
+    dense = labels.rows(slice(None)) if isinstance(labels, Labels) else torch.as_tensor(np.asarray(labels))
+    classes = next(iter(sets.values())).num_classes
+    if tuple(dense.shape) != (len(features), classes):
+        raise ValueError(f"validation labels have shape {tuple(dense.shape)}; expected {(len(features), classes)}")
+    if not isinstance(labels, Labels) and bool(((dense != 0) & (dense != 1)).any()):
+        raise ValueError("validation labels must be 0/1 where they are a matrix; give observed ones as Labels")
+    chosen = criterion_named(criterion, clean=clean)
+    return Held(on_device(features, device, 1 << 62), dense.to(device, torch.int8), chosen)
+
+
+def _clean(true: Any) -> Any:
+    if not isinstance(true, Labels):
+        return true
+    if true.has_unknown:
+        raise ValueError(f"an audit must be fully labelled, got {true!r}")
+    return true.to_dense() > 0
+
+
+def _float64(value: Any) -> Tensor:
+    return torch.as_tensor(value, dtype=torch.float64)

@@ -1,0 +1,61 @@
+"""The bar that shows how far the probes are and the best so far."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from numpy.typing import NDArray
+from torch import Tensor
+
+from onelabel.probes.criteria import Held
+from onelabel.probes.spec import ProbeSpec
+
+
+class Board:
+    """A rich bar on a terminal, nothing elsewhere: a block's epoch counts for as many steps as it has probes."""
+
+    def __init__(self, specs: Sequence[ProbeSpec], held: Held | None, wanted: bool) -> None:
+        self.specs, self.held = specs, held
+        self.best, self.text = float("-inf"), ""
+        self.bar: Any = None
+        if wanted and sys.stderr.isatty():
+            try:
+                from rich.console import Console
+                from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+            except ImportError:
+                return
+            self.bar = Progress(
+                TextColumn("{task.fields[probes]} probes"),
+                BarColumn(),
+                TimeRemainingColumn(),
+                TextColumn("{task.description}"),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            total = sum(spec.epochs / spec.batch_size for spec in specs)
+            self.task = self.bar.add_task("", total=total, probes=len(specs))
+
+    def advance(self, where: NDArray[Any], epoch: int, epochs: int, best: Tensor | None) -> None:
+        """One epoch of the probes at `where` is done; `best` are their best values so far, S×P."""
+        if self.bar is None:
+            return
+        if best is not None and self.held is not None and float(best.max()) > self.best:
+            self.best = float(best.max())
+            which = int(where.reshape(-1)[int(best.argmax())])
+            self.text = f"best {self.held.criterion.name} {self.best:.4f}: {self.specs[which]}"
+        step = sum(1 / self.specs[int(i)].batch_size for i in where.reshape(-1))
+        self.bar.update(self.task, advance=step, description=self.text)
+
+    def __enter__(self) -> Board:
+        if self.bar is not None:
+            self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.bar is not None:
+            self.bar.stop()

@@ -1,0 +1,168 @@
+"""What came of the probes: weights, histories, the leaderboard."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from onelabel.labels import Labels
+from onelabel.probes.block import product
+from onelabel.probes.criteria import Held, agreement
+from onelabel.probes.features import as_features
+from onelabel.probes.spec import ProbeSpec
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the leaderboard: one cell, i.e. all seeds of a probe."""
+
+    spec: ProbeSpec
+    probes: tuple[int, ...]
+    value: float  #: mean criterion over seeds
+    std: float  #: over seeds, NaN for one
+    epoch: float  #: mean best epoch, 1-based
+    monitors: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+
+@dataclass
+class ProbeResults:
+    """M trained probes, in the order of `specs`.
+
+    Attributes:
+        weight, bias: M×L×D and M×L float32, of the best epoch.
+        best_epoch: M, 0-based.
+        history: per held-out set, M×epochs (NaN after a probe's last epoch, or where it diverged).
+        criteria: per held-out set, what it was measured by.
+        seconds: how long the training took.
+    """
+
+    specs: Sequence[ProbeSpec]
+    weight: NDArray[np.float32]
+    bias: NDArray[np.float32]
+    best_epoch: NDArray[np.int64]
+    history: dict[str, NDArray[np.float64]]
+    criteria: dict[str, str]
+    class_names: tuple[str, ...] | None = None
+    seconds: float = 0.0
+
+    @classmethod
+    def empty(cls, specs: Sequence[ProbeSpec], dim: int, labels: Labels, held: Mapping[str, Held]) -> ProbeResults:
+        probes, classes = len(specs), labels.num_classes
+        epochs = max(spec.epochs for spec in specs)
+        return cls(
+            specs,
+            np.zeros((probes, classes, dim), np.float32),
+            np.zeros((probes, classes), np.float32),
+            np.zeros(probes, np.int64),
+            {name: np.full((probes, epochs), np.nan) for name in held},
+            {name: part.criterion.name for name, part in held.items()},
+            labels.class_names,
+        )
+
+    def record(self, name: str, where: NDArray[Any], epoch: int, values: Tensor) -> None:
+        self.history[name][where, epoch] = values.cpu().numpy()
+
+    def keep(self, where: NDArray[Any], weight: Tensor, bias: Tensor, epoch: Tensor) -> None:
+        for s, positions in enumerate(where):
+            self.weight[positions] = weight[s].float().cpu().numpy()
+            self.bias[positions] = bias[s].float().cpu().numpy()
+        self.best_epoch[where] = epoch.cpu().numpy()
+
+    def __len__(self) -> int:
+        return len(self.specs)
+
+    # -- choosing ----------------------------------------------------------------------------------------------
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """The criterion at each probe's best epoch; NaN without validation."""
+        return self.at_best("validation")
+
+    def at_best(self, name: str) -> NDArray[np.float64]:
+        """A held-out set's value at each probe's best epoch."""
+        if name not in self.history:
+            return np.full(len(self), np.nan)
+        return self.history[name][np.arange(len(self)), self.best_epoch]
+
+    @property
+    def best(self) -> int:
+        """The probe with the highest criterion."""
+        values = self.values
+        if np.isnan(values).all():
+            raise ValueError("no probe was measured: give fit_probes validation=")
+        return int(np.nanargmax(values))
+
+    def leaderboard(self) -> list[Row]:
+        """Cells (all seeds of a probe together) from the best mean criterion to the worst; diverged ones last."""
+        cells: dict[Any, list[int]] = defaultdict(list)
+        for i, spec in enumerate(self.specs):
+            cells[spec.cell].append(i)
+        values = self.values
+        others = {name: self.at_best(name) for name in self.history if name != "validation"}
+        rows = [
+            Row(
+                self.specs[members[0]],
+                tuple(members),
+                *_mean_std(values[members]),
+                float(self.best_epoch[members].mean() + 1),
+                {name: _mean_std(each[members]) for name, each in others.items()},
+            )
+            for members in cells.values()
+        ]
+        return sorted(rows, key=lambda row: -row.value if math.isfinite(row.value) else math.inf)
+
+    def best_rows(self) -> list[Row]:
+        """The best cell of every method (and set of labels), as the papers' tables have it."""
+        seen: dict[tuple[str, str], Row] = {}
+        for row in self.leaderboard():
+            seen.setdefault((row.spec.method, row.spec.labels), row)
+        return list(seen.values())
+
+    # -- using -------------------------------------------------------------------------------------------------
+
+    def scores(self, X: Any, which: int | Sequence[int] | None = None, *, device: torch.device | str = "cpu") -> Tensor:
+        """Logits of some probes (N×L for one, else M×N×L) on features X, computed when asked for."""
+        features, where = as_features(X, "X"), torch.device(device)
+        chosen = range(len(self)) if which is None else [which] if isinstance(which, int) else list(which)
+        W = torch.from_numpy(self.weight[list(chosen)]).to(where)
+        b = torch.from_numpy(self.bias[list(chosen)]).to(where)
+        flat = product(features, W.flatten(0, 1).T, where).view(len(features), len(chosen), -1)
+        out = flat.transpose(0, 1) + b[:, None, :]
+        return out[0] if isinstance(which, int) else out
+
+    def agreement(self, X: Any) -> dict[tuple[Any, ...], float]:
+        """Per cell, how alike its seeds rank the rows of X."""
+        return {row.spec.cell: float(agreement(self.scores(X, row.probes))) for row in self.leaderboard()}
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """One line a probe: its settings, best epoch, and the value of every held-out set there."""
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f".{target.name}.{os.getpid()}")
+        columns = {name: self.at_best(name) for name in self.history}
+        with temporary.open("w", newline="") as file:
+            writer = csv.writer(file)
+            heads = ["method", "labels", "hyper", "lr", "batch_size", "weight_decay", "epochs", "seed", "best_epoch"]
+            writer.writerow([*heads, *(f"{name}_{self.criteria[name]}" for name in columns)])
+            for i, spec in enumerate(self.specs):
+                hyper = " ".join(f"{k}={v}" for k, v in spec.hyper.items())
+                line = [spec.method, spec.labels, hyper, spec.lr, spec.batch_size, spec.weight_decay, spec.epochs]
+                extra = [f"{each[i]:.6f}" for each in columns.values()]
+                writer.writerow([*line, spec.seed, int(self.best_epoch[i]) + 1, *extra])
+        os.replace(temporary, target)
+
+
+def _mean_std(values: NDArray[np.float64]) -> tuple[float, float]:
+    std = float(values.std(ddof=1)) if len(values) > 1 else math.nan
+    return float(values.mean()), std
