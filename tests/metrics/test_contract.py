@@ -11,6 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from onelabel import metrics
+from onelabel.metrics._sorting import running_max
 
 # name: what it needs beside scores and true
 EXTRA = {
@@ -113,6 +114,15 @@ def test_the_host_never_waits(name, variant, dtype):
             np.testing.assert_allclose(a, b, atol=1e-12)
 
 
+@pytest.mark.usefixtures("as_on_a_gpu")
+@pytest.mark.parametrize("length", [64, 65, 127, 128, 200])
+def test_long_rows_are_scanned_in_blocks(length):
+    rows = torch.randint(0, 50, (3, length), generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(running_max(rows, block=1), rows.cummax(1).values)
+    rows = rows.repeat(1, 3)
+    torch.testing.assert_close(running_max(rows, block=3), rows.cummax(1).values)
+
+
 def test_the_test_for_waiting_can_fail():
     x = torch.ones(3)
     for wait in (lambda: bool(x.any()), lambda: x[x > 0], lambda: x.nonzero(), lambda: x.max().item()):
@@ -135,15 +145,14 @@ def test_shapes_are_found_without_values(name, variant):
 @every_case
 def test_a_stack_is_its_models_one_by_one(name, variant):
     scores, true, mask = problem((2, 3, 40, 6))
-    got = call(name, variant, scores, true, mask)
-    shared = call(name, variant, scores, true[0, 0], mask[0, 0])
-    for i in np.ndindex(2, 3):
-        one = call(name, variant, scores[i], true[i], mask[i])
-        other = call(name, variant, scores[i], true[0, 0], mask[0, 0])
-        for a, b, c, d in zip(got, one, shared, other, strict=True):
-            if a.shape[:2] == (2, 3):  # the edges of bins are the same for all
-                np.testing.assert_allclose(a[i], b, rtol=1e-12)
-                np.testing.assert_allclose(c[i], d, rtol=1e-12)
+    for y in (true, true[0, 0]):
+        for m in (mask, mask[0, 0]):
+            got = call(name, variant, scores, y, m)
+            for i in np.ndindex(2, 3):
+                one = call(name, variant, scores[i], y[i] if y.ndim > 2 else y, m[i] if m.ndim > 2 else m)
+                for a, b in zip(got, one, strict=True):
+                    if a.shape[:2] == (2, 3):  # the edges of bins are the same for all
+                        np.testing.assert_allclose(a[i], b, rtol=1e-12)
 
 
 @every_case

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from onelabel.metrics._arrays import Inputs, wide
-from onelabel.metrics._sorting import by_class, rank
+from onelabel.metrics._sorting import by_class, rank, running_max
 
 Binned = tuple[Tensor, Tensor, Tensor, Tensor]  # bin, score, label, whether inside the mask: rows (R, N)
 Binning = Callable[[Tensor, Tensor, Tensor | None], Binned]
@@ -56,7 +56,7 @@ def equal_bins(bins: int) -> Binning:
         place = torch.arange(scores.shape[1], device=scores.device)
         first = torch.zeros_like(ranked.code)
         first[:, 1:] = torch.where(ranked.last[:, :-1], place[1:], 0)
-        first = first.cummax(1).values
+        first = running_max(first)
         index = (first * bins // ranked.size.clamp(min=1)).clamp(max=bins - 1)
         inside = place < ranked.size
         value = torch.where(inside, ranked.scores().to(wide(scores.device)), 0)
@@ -75,3 +75,8 @@ def bin_totals(inputs: Inputs, assign: Binning, bins: int) -> Totals:
             part.append(weight.new_zeros(len(scores), bins).scatter_add_(1, index, weight))
     shape = inputs.scores.shape
     return Totals(*(torch.cat(part).view(*shape[:-2], shape[-1], bins) for part in parts))
+
+
+def pool_totals(totals: Totals) -> Totals:
+    """The bins of all classes together, as one class."""
+    return Totals(*(x.sum(-2, keepdim=True) for x in totals))

@@ -39,10 +39,22 @@ class Ranked(NamedTuple):
         Only the end of a run of ties is a threshold; elsewhere nothing is added.
         """
         hits = self.label.cumsum(1)
-        before = torch.where(self.last, hits, 0).cummax(1).values[:, :-1]
+        before = running_max(torch.where(self.last, hits, 0))[:, :-1]
         added = hits.clone()
         added[:, 1:] -= before
         return hits, torch.where(self.last, added, 0)
+
+
+def running_max(rows: Tensor, *, block: int = 1024) -> Tensor:
+    """The greatest so far in each row (R, N) of numbers of at least 0."""
+    length = rows.shape[1]
+    if on_host(rows) or length < 64 * block:
+        return rows.cummax(1).values
+    # A GPU gives one group of threads to a row: long rows are cut into blocks, and the blocks joined after.
+    blocks = torch.nn.functional.pad(rows, (0, -length % block)).view(len(rows), -1, block).cummax(2).values
+    ends = blocks[:, :-1, -1].cummax(1).values
+    blocks[:, 1:] = torch.maximum(blocks[:, 1:], ends[..., None])
+    return blocks.view(len(rows), -1)[:, :length]
 
 
 def descending_code(scores: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from onelabel.metrics._arrays import Array, Average, Inputs, average_of, check, choice, probabilities, wide
-from onelabel.metrics._bins import Totals, bin_totals, equal_bins, fixed_bins
+from onelabel.metrics._bins import Totals, bin_totals, equal_bins, fixed_bins, pool_totals
 from onelabel.metrics._outcomes import ratio
 from onelabel.metrics._sorting import pooled
 
@@ -47,7 +47,7 @@ def calibration_error(
     choice("norm", norm, ("l1", "l2", "max"))
     choice("average", average, ("micro", "macro", None))
     inputs = _inputs(scores, true, mask)
-    totals = _totals(pooled(inputs) if average == "micro" else inputs, bins, binning)
+    totals = _totals(inputs, bins, binning, pool=average == "micro")
     gap = ratio(totals.positives - totals.score, totals.entries, 0.0).abs()
     size = totals.entries.sum(-1)
     if norm == "max":
@@ -80,7 +80,7 @@ def reliability(
     Empty bins have NaN confidence and frequency. "mass" bins run from the most confident to the least.
     """
     inputs = _inputs(scores, true, mask)
-    totals = _totals(pooled(inputs) if pool else inputs, bins, binning)
+    totals = _totals(inputs, bins, binning, pool=pool)
     if pool:
         totals = Totals(*(x.squeeze(-2) for x in totals))
     confidence = ratio(totals.score, totals.entries, torch.nan)
@@ -107,6 +107,9 @@ def _inputs(scores: Array, true: Array, mask: Array | None) -> Inputs:
     return inputs
 
 
-def _totals(inputs: Inputs, bins: int, binning: Binning) -> Totals:
+def _totals(inputs: Inputs, bins: int, binning: Binning, *, pool: bool) -> Totals:
     choice("binning", binning, ("width", "mass"))
-    return bin_totals(inputs, fixed_bins(bins) if binning == "width" else equal_bins(bins), bins)
+    if binning == "mass":
+        return bin_totals(pooled(inputs) if pool else inputs, equal_bins(bins), bins)
+    totals = bin_totals(inputs, fixed_bins(bins), bins)
+    return pool_totals(totals) if pool else totals

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from onelabel.metrics._arrays import Array, Average, average_of, check, choice, probabilities, ternary, wide
-from onelabel.metrics._bins import bin_edges, bin_totals, fixed_bins
+from onelabel.metrics._bins import bin_edges, bin_totals, fixed_bins, pool_totals
 from onelabel.metrics._outcomes import ratio
 from onelabel.metrics._sorting import Ranked, per_class, pooled
 
@@ -81,7 +81,9 @@ def false_negative_share(
     inputs = check(scores, true, stack=True)
     probabilities(inputs.scores)
     inputs = inputs._replace(mask=ternary(observed, inputs.scores) == 0)
-    totals = bin_totals(pooled(inputs) if average == "micro" else inputs, fixed_bins(bins), bins)
+    totals = bin_totals(inputs, fixed_bins(bins), bins)
+    if average == "micro":
+        totals = pool_totals(totals)
     share = ratio(totals.positives, totals.entries, torch.nan)
     entries = totals.entries
     if average is not None:
