@@ -1,0 +1,77 @@
+"""`build_backbone`: a network that turns pictures into pooled features."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import nn
+
+from onelabel.models.small import SmallCNN
+from onelabel.models.weights import is_v1_layout, load_weights, say, use_v1_strides
+
+SMALL: dict[str, dict[str, Any]] = {
+    "small-cnn": {},
+    "small-cnn-group": {"norm": "group"},
+    "small-cnn-plain": {"norm": "none"},
+}
+Stride = Literal["auto", "v1", "v1.5"]
+
+
+def backbone_names() -> list[str]:
+    """Every name `build_backbone` knows: ours and, where it is installed, timm's."""
+    try:
+        import timm
+    except ImportError:
+        return list(SMALL)
+    return [*SMALL, *timm.list_models()]
+
+
+def build_backbone(
+    name: str = "resnet50",
+    *,
+    weights: str | Path | None = None,
+    in_chans: int = 3,
+    stride: Stride = "auto",
+) -> nn.Module:
+    """A backbone without its classification layer: pictures B×C×H×W → pooled features B×D (`.num_features` = D).
+
+    Args:
+        name: a timm model, or "small-cnn" ("small-cnn-group" and "small-cnn-plain" have no BatchNorm).
+        weights: None (random), "pretrained" (timm downloads them), or a .safetensors/.pth/.pt file.
+        in_chans: channels of the pictures.
+        stride: where a bottleneck ResNet has its strides: "v1.5" (timm, torchvision), "v1" (the original), or "auto":
+            v1 where the weights' name or metadata says resnet50-v1.
+    """
+    if stride not in ("auto", "v1", "v1.5"):
+        raise ValueError(f"stride: {stride!r}, expected 'auto', 'v1' or 'v1.5'")
+    pretrained = weights == "pretrained"
+    if name in SMALL:
+        if pretrained:
+            raise ValueError(f"{name} has no pretrained weights; give weights=None or a file")
+        backbone: nn.Module = SmallCNN(in_chans=in_chans, **SMALL[name])
+    else:
+        backbone = _from_timm(name, pretrained=pretrained, in_chans=in_chans)
+    metadata: dict[str, str] = {}
+    if weights is not None and not pretrained:
+        metadata = load_weights(backbone, weights)
+    if stride == "auto" and weights is not None and not pretrained and is_v1_layout(weights, metadata):
+        say(f"{Path(weights).name} is the original ResNet layout: strides moved to conv1 (stride='v1.5' keeps them)")
+        stride = "v1"
+    if stride == "v1":
+        use_v1_strides(backbone)
+    return backbone
+
+
+def _from_timm(name: str, *, pretrained: bool, in_chans: int) -> nn.Module:
+    try:
+        import timm
+    except ImportError as error:
+        raise ImportError("timm is not installed: pip install 'onelabel[vision]'") from error
+    if not timm.is_model(name):
+        near = difflib.get_close_matches(name, backbone_names(), n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"there is no backbone {name!r}; {hint}onelabel.models.backbone_names() lists them all")
+    made: nn.Module = timm.create_model(name, pretrained=pretrained, num_classes=0, in_chans=in_chans)
+    return made

@@ -1,0 +1,58 @@
+"""`evaluate`: a run's classifier on any dataset."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from onelabel.data import Dataset, FeatureDataset, Splits, load_dataset
+from onelabel.training.config import TrainConfig
+from onelabel.training.evaluate import mean_ap, score, truth
+from onelabel.training.feeds import Feed
+from onelabel.training.machine import make_fabric
+from onelabel.training.run import Run
+from onelabel.training.step import Network
+
+
+def evaluate(
+    run: Run | str | Path,
+    data: Splits[Any] | Dataset | FeatureDataset | str | Path,
+    *,
+    part: str = "test",
+    device: str = "auto",
+    batch_size: int = 64,
+    flip: bool = False,
+) -> dict[str, Any]:
+    """Score one part of a dataset with a run's best weights.
+
+    Returns:
+        `mAP` (percent), `AP` per class name (fractions), `rows`, `true` (False where only observed positives could be
+        compared with) and `scores`, probabilities N×L.
+    """
+    from onelabel.metrics import average_precision
+
+    run = run if isinstance(run, Run) else Run.load(run)
+    if isinstance(data, (str, Path)):
+        data = load_dataset(data)
+    if isinstance(data, Splits):
+        if part not in data.parts:
+            raise ValueError(f"part: {part!r}, expected one of {', '.join(data.parts)} as in {data.name}")
+        data = data.parts[part]
+    if run.class_names and tuple(data.class_names) != tuple(run.class_names):
+        raise ValueError(f"{data.name}: its {data.num_classes} class names are not those the run was trained on")
+    fabric = make_fabric(TrainConfig(device=device, precision=run.config.precision))
+    feed = Feed(data, fabric.device, size=run.config.size)
+    network = Network(run.classifier.to(fabric.device))
+    scores: Tensor = score(network, feed, fabric, batch_size=batch_size, flip=flip)
+    true, known = truth(feed)
+    each = np.asarray(average_precision(scores.cpu(), true.cpu()))
+    return {
+        "mAP": mean_ap(scores, feed, empty=run.config.empty_classes),
+        "AP": dict(zip(data.class_names, each.tolist(), strict=True)),
+        "rows": len(data),
+        "true": known,
+        "scores": scores.cpu().numpy(),
+    }

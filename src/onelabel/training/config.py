@@ -1,0 +1,188 @@
+"""`TrainConfig`: everything a run was told, checked once, written as TOML."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal
+
+Mode = Literal["linear", "finetune", "linearinit"]
+Switch = Literal["auto", "off"]
+#: lr, epochs, batch size where none are given, as the papers have them.
+DEFAULTS: dict[str, tuple[float, int, int]] = {"linear": (1e-3, 25, 16), "finetune": (1e-5, 10, 8)}
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """The settings of one run. Learning rates: backbone `lr`, head `lr·head_lr_scale`, a method's own as it says."""
+
+    method: str = "em"
+    hyper: dict[str, Any] = field(default_factory=dict)
+    mode: Mode = "finetune"
+    # network
+    backbone: str = "resnet50"
+    weights: str | None = None  # None, "pretrained" or a file
+    stride: Literal["auto", "v1", "v1.5"] = "auto"
+    size: int = 448
+    # optimisation; None takes the papers' value for the mode
+    epochs: int | None = None
+    batch_size: int | None = None
+    lr: float | None = None
+    head_lr_scale: float = 10.0  # fine-tuning only
+    weight_decay: float = 0.0
+    schedule: Literal["constant", "cosine"] = "constant"
+    warmup_steps: int = 0
+    clip: float = 0.0  # gradient norm; 0 for none
+    accumulate: int = 1  # batches per update
+    freeze_epochs: int = 0
+    augment: Literal["flip", "none", "strong"] = "flip"
+    drop_last: bool = False
+    ema: float = 0.0  # decay of the averaged weights per update; 0 for none
+    # linearinit's first phase
+    linear_epochs: int = 25
+    linear_lr: float = 1e-3
+    linear_batch_size: int = 16
+    # selection
+    select: Literal["mAP", "loss", "last"] = "mAP"
+    stop: Literal["none", "em", "gr"] | int = "none"  # a number: epochs without improvement
+    flip_test: bool = False
+    eval_batch_size: int = 64
+    empty_classes: Literal["zero", "skip"] = "zero"
+    save_scores: bool = True
+    # the machine
+    seed: int = 0
+    device: str = "auto"
+    devices: int = 1
+    nodes: int = 1
+    strategy: Literal["auto", "ddp", "fsdp"] = "auto"
+    sync_batchnorm: bool = True
+    precision: Literal["auto", "bf16-mixed", "32-true"] = "auto"
+    compile: Switch = "auto"
+    compile_mode: str = "default"
+    cuda_graph: Switch = "auto"
+    # the run folder
+    checkpoint_seconds: float = 300.0
+    checkpoint_steps: int = 0
+    log_seconds: float = 2.0
+    feature_cache: str | None = None  # a folder for the linear phase's features
+    logger: Literal["auto", "none", "tensorboard", "wandb", "mlflow"] = "auto"
+
+    def __post_init__(self) -> None:
+        for name, hint in typing.get_type_hints(TrainConfig).items():
+            object.__setattr__(self, name, _checked(name, getattr(self, name), hint))
+        low: dict[str, float] = {
+            "size": 8, "epochs": 1, "batch_size": 1, "accumulate": 1, "linear_epochs": 1, "linear_batch_size": 1,
+            "eval_batch_size": 1, "devices": 1, "nodes": 1, "seed": 0, "warmup_steps": 0, "freeze_epochs": 0,
+            "checkpoint_steps": 0, "clip": 0, "weight_decay": 0, "ema": 0, "head_lr_scale": 0, "log_seconds": 0,
+            "checkpoint_seconds": 0,
+        }  # fmt: skip
+        for name, least in low.items():
+            value = getattr(self, name)
+            if value is not None and not value >= least:
+                raise ValueError(f"{name}: {value}, expected at least {least:g}")
+        for name in ("lr", "linear_lr"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < float("inf"):
+                raise ValueError(f"{name}: {value}, expected a positive number")
+        if self.ema >= 1:
+            raise ValueError(f"ema: {self.ema}, expected a decay below 1, such as 0.998")
+        if isinstance(self.stop, int) and self.stop < 1:
+            raise ValueError(f"stop: {self.stop}, expected 'none', 'em', 'gr' or at least 1 epoch of patience")
+
+    def resolved(self) -> TrainConfig:
+        """With the mode's learning rate, epochs and batch size filled in."""
+        lr, epochs, batch = DEFAULTS["linear" if self.mode == "linear" else "finetune"]
+        return dataclasses.replace(
+            self,
+            lr=self.lr if self.lr is not None else lr,
+            epochs=self.epochs if self.epochs is not None else epochs,
+            batch_size=self.batch_size if self.batch_size is not None else batch,
+        )
+
+    @classmethod
+    def make(cls, settings: Mapping[str, Any]) -> TrainConfig:
+        """From names and values; an unknown name is answered with the nearest one."""
+        known = [f.name for f in dataclasses.fields(cls)]
+        for name in settings:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                hint = f"did you mean {near[0]!r}? " if near else ""
+                raise TypeError(f"there is no setting {name!r}; {hint}settings are {', '.join(known)}")
+        return cls(**settings)
+
+    @classmethod
+    def load(cls, path: str | Path) -> TrainConfig:
+        """Read a TOML file; keys that are not settings, such as a recipe's notes, are an error."""
+        try:
+            settings = _toml().loads(Path(path).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{path}: not TOML ({error})") from None
+        settings.pop("schema_version", None)
+        return cls.make(settings)
+
+    def to_toml(self) -> str:
+        """As TOML; settings that are None are left out."""
+        lines, tables = [], []
+        for name, value in dataclasses.asdict(self).items():
+            if isinstance(value, dict):
+                tables += [f"\n[{name}]"] + [f"{key} = {_value(v)}" for key, v in value.items()] if value else []
+            elif value is not None:
+                lines.append(f"{name} = {_value(value)}")
+        return "\n".join(["schema_version = 1", *lines, *tables]) + "\n"
+
+
+def _checked(name: str, value: Any, hint: Any) -> Any:
+    options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, UnionType) else (hint,)
+    for option in options:
+        origin = typing.get_origin(option) or option
+        if origin is Literal and isinstance(value, str) and value in typing.get_args(option):
+            return value
+        if option is type(None) and value is None:
+            return None
+        if option is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(value)
+        if option is str and isinstance(value, Path):
+            return str(value)
+        if (
+            origin in (int, str, dict, bool)
+            and isinstance(value, origin)
+            and isinstance(value, bool) == (origin is bool)
+        ):
+            return dict(value) if origin is dict else value
+    wanted = " or ".join(_words(option) for option in options)
+    raise ValueError(f"{name}: {value!r}, expected {wanted}")
+
+
+def _words(option: Any) -> str:
+    if typing.get_origin(option) is Literal:
+        return ", ".join(repr(choice) for choice in typing.get_args(option))
+    if option is type(None):
+        return "nothing"
+    names = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+    return names.get(option, "a table")
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_value(v) for v in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k} = {_value(v)}" for k, v in value.items()) + "}"
+    return json.dumps(str(value), ensure_ascii=False)
+
+
+def _toml() -> Any:
+    try:
+        import tomllib
+    except ImportError:  # Python 3.10
+        import tomli as tomllib  # type: ignore[import-not-found, no-redef]
+    return tomllib

@@ -1,0 +1,93 @@
+"""Scores of a split, batched on the device and exact over all processes, and the metrics of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from onelabel.metrics import mean_average_precision
+from onelabel.models import Classifier
+from onelabel.training.config import TrainConfig
+from onelabel.training.feeds import Feed
+
+Forward = Callable[..., tuple[Tensor, Tensor]]
+
+
+@torch.no_grad()
+def score(
+    module: nn.Module, feed: Feed, fabric: Any, *, batch_size: int, flip: bool = False, forward: Forward | None = None
+) -> Tensor:
+    """Probabilities N×L of a split in its own order, in eval mode; `flip` averages those of the mirrored pictures.
+
+    Every process scores its share of the rows and gets all of them back. Batches are padded to one shape, so that a
+    compiled `forward` is compiled once.
+    """
+    call = forward or module
+    was, wanted = module.training, _share(feed.rows, fabric)
+    share = len(wanted)
+    size = min(batch_size, share)
+    wanted = torch.cat([wanted, wanted[-1:].expand(-share % size)])
+    module.eval()
+    parts = []
+    try:
+        for inputs in feed.batches(wanted, size):
+            with fabric.autocast():
+                probabilities = torch.sigmoid(call(inputs)[0].float())
+                if flip and inputs.ndim == 4:
+                    probabilities = (probabilities + torch.sigmoid(call(inputs.flip(2))[0].float())) / 2
+            parts.append(probabilities)
+    finally:
+        module.train(was)
+    return _everything(torch.cat(parts)[:share], feed.rows, fabric)
+
+
+def truth(feed: Feed) -> tuple[Tensor, bool]:
+    """What scores are compared with: true labels, or the observed positives where nobody knows the true ones."""
+    if feed.true is not None:
+        return feed.true, True
+    observed = feed.observed.rows(torch.arange(feed.rows, device=feed.device))
+    return (observed > 0).to(torch.uint8), False
+
+
+def mean_ap(scores: Tensor, feed: Feed, *, empty: str = "zero") -> float:
+    """mAP in percent."""
+    true, _ = truth(feed)
+    return 100 * float(mean_average_precision(scores, true, empty=empty))  # type: ignore[arg-type]
+
+
+@torch.no_grad()
+def features_of(classifier: Classifier, feed: Feed, fabric: Any, config: TrainConfig) -> Tensor:
+    """Pooled float32 features N×D of a split's pictures in eval mode, from the data room's cache where one is given."""
+    backbone = classifier.backbone
+    if config.feature_cache is not None:
+        from onelabel.data import features
+
+        mean, std = ((b.flatten() / 255).tolist() for b in (classifier.mean, classifier.std))
+        options: dict[str, Any] = {"size": config.size, "mean": mean, "std": std, "cache": config.feature_cache}
+        with fabric.rank_zero_first():
+            found = features(feed.part, backbone, device=feed.device, name=config.backbone, **options)
+        return torch.from_numpy(np.array(found.array, dtype=np.float32)).to(feed.device)
+    was, rows = backbone.training, _share(feed.rows, fabric)
+    backbone.eval()
+    with torch.autocast(feed.device.type, enabled=False):
+        parts = [backbone(classifier.normalise(x)).float() for x in feed.batches(rows, config.eval_batch_size)]
+    backbone.train(was)
+    return _everything(torch.cat(parts), feed.rows, fabric)
+
+
+def _share(rows: int, fabric: Any) -> Tensor:
+    """This process's rows: equal shares, the last row repeated where they do not divide evenly."""
+    share = -(-rows // fabric.world_size)
+    first = fabric.global_rank * share
+    return torch.arange(first, first + share).clamp(max=rows - 1)
+
+
+def _everything(local: Tensor, rows: int, fabric: Any) -> Tensor:
+    if fabric.world_size == 1:
+        return local[:rows]
+    gathered: Tensor = fabric.all_gather(local.contiguous()).reshape(-1, local.shape[-1])
+    return gathered[:rows]

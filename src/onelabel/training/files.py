@@ -1,0 +1,102 @@
+"""Files that are whole or absent: written beside their target, flushed to the disk, and moved."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from onelabel.training.machine import TrainingError
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary name beside `path` that becomes `path` when the block ends without an error."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def write_text(path: Path, content: str) -> None:
+    write_bytes(path, content.encode())
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+
+def write_array(path: Path, array: Any) -> None:
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        np.save(file, array, allow_pickle=False)
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
+    """A safetensors file; tensors that share memory are written once each."""
+    from safetensors.torch import save
+
+    own = {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()}
+    write_bytes(path, save(own, metadata={"format": "pt", **(metadata or {})}))
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    from safetensors.torch import load_file
+
+    loaded: dict[str, Tensor] = load_file(str(path))
+    return loaded
+
+
+def link(source: Path, target: Path) -> None:
+    """The same file under another name, a copy where the file system has no links."""
+    import shutil
+
+    with contextlib.suppress(FileNotFoundError):
+        target.unlink()
+    try:
+        os.link(source, target)
+    except OSError:
+        with replacing(target) as temporary:
+            shutil.copyfile(source, temporary)
+
+
+@contextlib.contextmanager
+def explaining(where: Path) -> Iterator[None]:
+    """Turn an error of the disk into one line that says what is safe and what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            advice = "the disk is full; the last checkpoint is intact: free some space and resume"
+        elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            advice = "not writable; choose another folder or change its permissions"
+        else:
+            advice = f"cannot write ({error.strerror or error}); the last checkpoint is intact"
+        raise TrainingError(f"{where}: {advice}") from error
+
+
+def _umask() -> int:
+    umask = os.umask(0)
+    os.umask(umask)
+    return umask

@@ -1,0 +1,194 @@
+"""Training, top to bottom: data, a method and settings in; a run out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from onelabel.contract import Method
+from onelabel.data import Splits, load_dataset
+from onelabel.models import Classifier
+from onelabel.training.checkpoint import Checkpoints, Position
+from onelabel.training.config import TrainConfig
+from onelabel.training.evaluate import mean_ap, score
+from onelabel.training.feeds import Feed
+from onelabel.training.machine import make_fabric, seed_everything
+from onelabel.training.prepare import (
+    check_loss,
+    explained,
+    fresh_method,
+    hand_over,
+    load_weights,
+    make_classifier,
+    make_config,
+    make_feeds,
+    staged_inputs,
+    subject,
+)
+from onelabel.training.progress import Bar
+from onelabel.training.run import Run, RunFolder
+from onelabel.training.session import Session, phases_of
+from onelabel.training.stopping import Best, should_stop
+
+Feeds = dict[str, Feed]
+
+
+def train(
+    data: Splits[Any] | str | Path,
+    *,
+    method: str | Method | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    config: TrainConfig | Mapping[str, Any] | None = None,
+    model: Classifier | None = None,
+    head: tuple[Any, Any] | None = None,
+    feeds: Feeds | None = None,
+    fabric: Any = None,
+    **settings: Any,
+) -> Run:
+    """Train a classifier from observed labels.
+
+    Args:
+        data: `Splits`, or what `load_dataset` takes.
+        method: a name of `list_methods()`, or a made method.
+        out: the run folder; None keeps everything in memory.
+        resume: go on in `out` where an earlier process stopped; starts afresh where there is nothing.
+        config: settings as a whole; `**settings` (see `TrainConfig`) override it.
+        model: a classifier to start from instead of building one. head: (weight, bias) to start the head from.
+        feeds: splits that are on the device already, by part. fabric: a launched `Fabric`.
+
+    Returns:
+        The finished `Run`, its classifier holding the best weights.
+    """
+    config = make_config(config, method, settings)
+    splits = load_dataset(data) if isinstance(data, (str, Path)) else data
+    fabric = fabric or make_fabric(config)
+    with RunFolder.open(out, config, splits.class_names, fabric, resume=resume) as folder:
+        seed_everything(config.seed)
+        classifier = make_classifier(config, splits, model, head)
+        feeds = feeds or make_feeds(config, splits, fabric.device)
+        criterion = fresh_method(config, method, splits)
+        checkpoints = Checkpoints(folder)
+        position = checkpoints.position() if resume else Position()
+        for number, phase in enumerate(phases := phases_of(config)):
+            if number < position.phase:
+                continue
+            trained, own = subject(classifier, feeds, splits, fabric, config, phase)
+            session = Session(trained, criterion, own["train"], fabric, config, phase)
+            checkpoints.restore(session, position)
+            fit(session, own, position, checkpoints, folder)
+            if number + 1 < len(phases):
+                criterion = hand_over(classifier, position.bests[tracks(config)[-1]], criterion, config, method, splits)
+                position.next_phase()
+        return finish(session, classifier, own, position, folder)
+
+
+def fit(session: Session, feeds: Feeds, position: Position, checkpoints: Checkpoints, folder: RunFolder) -> None:
+    """The epochs of one phase, from `position` on."""
+    config, phase, criterion = session.config, session.phase, session.criterion
+    ticked = saved = time.monotonic()
+    with Bar(phase.epochs * session.train.rows, show=folder.writes) as bar:
+        while position.epoch < phase.epochs and not position.stopped:
+            epoch, plan = position.epoch, session.plan(position.epoch)
+            session.begin_epoch(epoch)
+            if position.update == 0:
+                criterion.begin_epoch(epoch, phase.epochs)
+            step, done = session.step, plan.done
+            step.begin(plan.order, plan.flips, done[position.update])
+            staged = staged_inputs(session, plan, position.update)
+            bar.begin()
+            for sizes in plan.updates[position.update :]:
+                if staged is not None:
+                    step.staged.extend(next(staged) for _ in sizes)
+                try:
+                    step(sizes)
+                except (ValueError, torch.OutOfMemoryError) as error:
+                    raise explained(error, session, plan, position) from error
+                position.update += 1
+                bar.rows += sum(sizes)
+                now = time.monotonic()
+                if now - ticked > config.log_seconds:  # only here, and for a checkpoint, the host waits for the device
+                    ticked = now
+                    loss = check_loss(session, plan, position)
+                    bar.show(f"{phase.name} {epoch + 1}/{phase.epochs}", epoch * done[-1] + done[position.update], loss)
+                due = now - saved > config.checkpoint_seconds
+                due |= config.checkpoint_steps > 0 and position.update % config.checkpoint_steps == 0
+                if folder.interrupted or (due and position.update < len(plan.updates)):
+                    check_loss(session, plan, position)
+                    checkpoints.save(session, position)
+                    folder.stop_if_interrupted()
+                    saved = now
+            loss = check_loss(session, plan, position)
+            position.speeds.append(round(bar.speed, 1))
+            criterion.end_epoch(lambda: scores_of(session, feeds["train"]))
+            row = {"phase": phase.name, "epoch": epoch, "loss": loss}
+            row |= validate(session, feeds.get("validation"), position.bests, epoch, loss)
+            position.history.append(row)
+            values = [r[watched(config)] for r in position.history if r["phase"] == phase.name and watched(config) in r]
+            position.epoch, position.update, position.stopped = epoch + 1, 0, should_stop(config.stop, values)
+            checkpoints.save(session, position)
+            saved = time.monotonic()
+            bar.metric = f"  mAP {values[-1]:.2f}" if values else ""
+            folder.log(row, speed=position.speeds[-1])
+            folder.stop_if_interrupted()
+
+
+def validate(session: Session, feed: Feed | None, bests: dict[str, Best], epoch: int, loss: float) -> dict[str, float]:
+    """Score validation with the weights and with their averages; remember whichever epoch is the best of each."""
+    config, row = session.config, {}
+    for track in tracks(config):
+        with session.holding(track):
+            value = float(epoch) if config.select != "loss" else -loss
+            if feed is not None:
+                found = mean_ap(scores_of(session, feed), feed, empty=config.empty_classes)
+                row[watched(config, track)] = found
+                value = found if config.select == "mAP" else value
+            if value > bests[track].value:
+                bests[track] = Best(value, epoch, session.weights(), session.method_state())
+    return row
+
+
+def finish(session: Session, classifier: Classifier, feeds: Feeds, position: Position, folder: RunFolder) -> Run:
+    """Test each track's best weights, save the scores, and leave the best weights in the classifier."""
+    config, last = session.config, session.weights()
+    result: dict[str, Any] = {"stopped_early": position.stopped, "images_per_second": position.speeds}
+    for track in tracks(config):
+        best = position.bests[track]
+        load_weights(session.classifier, best.weights)
+        found: dict[str, Any] = {"best_epoch": best.epoch}
+        for part in ("validation", "test"):
+            if part in feeds:
+                scores = scores_of(session, feeds[part])
+                found[f"{part}_mAP"] = mean_ap(scores, feeds[part], empty=config.empty_classes)
+                if config.flip_test and part == "test" and session.phase.name != "linear":
+                    scores = scores_of(session, feeds[part], flip=True)
+                    found["test_mAP_flip"] = mean_ap(scores, feeds[part], empty=config.empty_classes)
+                folder.save_scores(part, scores)
+        result[track] = found
+    if config.save_scores:
+        folder.save_scores("train", scores_of(session, feeds["train"]))
+    result |= found
+    if session.classifier is not classifier:  # a head on features goes back onto its backbone
+        classifier.head.load_state_dict(session.classifier.head.state_dict())
+        last = {**classifier.state_dict(), **{name: value for name, value in last.items() if name.startswith("head.")}}
+    return folder.finish(classifier, position.bests[track].method, last, result, position.history)
+
+
+def scores_of(session: Session, feed: Feed, *, flip: bool = False) -> torch.Tensor:
+    """Probabilities of a split with the session's network as it is."""
+    size = session.config.eval_batch_size
+    return score(session.network, feed, session.fabric, batch_size=size, flip=flip, forward=session.forward)
+
+
+def tracks(config: TrainConfig) -> tuple[str, ...]:
+    """Which weights are evaluated; the last is the run's result."""
+    return ("plain", "ema") if config.ema else ("plain",)
+
+
+def watched(config: TrainConfig, track: str | None = None) -> str:
+    """The validation metric's name in metrics.jsonl."""
+    return "validation_mAP_ema" if (track or tracks(config)[-1]) == "ema" else "validation_mAP"

@@ -1,0 +1,117 @@
+"""The machine: Lightning Fabric for devices, precision and several processes; seeds; saying things aloud."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from onelabel.training.config import TrainConfig
+
+
+class TrainingError(RuntimeError):
+    """Training cannot go on; the message is one line and says what to do."""
+
+
+def say(message: str) -> None:
+    """One line to stderr from the first process, unless ONELABEL_QUIET is set."""
+    if not os.environ.get("ONELABEL_QUIET") and os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0":
+        print(f"onelabel: {message}", file=sys.stderr, flush=True)
+
+
+def make_fabric(config: TrainConfig, loggers: list[Any] | None = None) -> Any:
+    """A launched `Fabric`. Under `torchrun` the number of processes is torchrun's."""
+    try:
+        from lightning.fabric import Fabric
+    except ImportError:
+        try:
+            from lightning_fabric import Fabric  # what pytorch-lightning brings along
+        except ImportError as error:
+            raise ImportError("lightning is not installed: pip install 'onelabel[vision]'") from error
+    device = config.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise ValueError(f"device: {device!r}, but PyTorch sees no CUDA device; give device='cpu'")
+    kind, _, number = device.partition(":")
+    torchrun = int(os.environ.get("WORLD_SIZE", "1")) > 1 and "RANK" in os.environ
+    devices: Any = config.devices
+    if torchrun:
+        devices = int(os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"]))
+    elif number:
+        devices = [int(number)]
+    nodes = max(1, int(os.environ["WORLD_SIZE"]) // devices) if torchrun else config.nodes
+    several = torchrun or config.devices * config.nodes > 1
+    precision = config.precision
+    if precision == "auto":
+        precision = "bf16-mixed" if kind == "cuda" and torch.cuda.is_bf16_supported() else "32-true"
+    strategy = config.strategy
+    if strategy == "auto":
+        strategy = "ddp" if several else "auto"  # type: ignore[assignment]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fabric = Fabric(
+            accelerator=kind,
+            devices=devices,
+            num_nodes=nodes,
+            strategy=strategy,
+            precision=precision,
+            loggers=loggers or [],
+        )
+        if several:
+            fabric.launch()
+    if kind == "cuda":
+        torch.backends.cudnn.benchmark = True
+        torch.set_float32_matmul_precision("high")
+    return fabric
+
+
+def seed_everything(seed: int) -> None:
+    """Python, NumPy and torch (all devices). The same on every process: a method's draws must agree."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
+
+
+def rng_state(device: torch.device) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The state of every random generator: tensors, and what fits JSON."""
+    tensors = {"torch": torch.get_rng_state()}
+    if device.type == "cuda":
+        tensors["cuda"] = torch.cuda.get_rng_state(device)
+    name, keys, position, gauss, cached = np.random.get_state(legacy=True)  # type: ignore[misc]
+    tensors["numpy"] = torch.from_numpy(np.asarray(keys, np.uint32).view(np.int32).copy())
+    python = random.getstate()
+    numbers = {"numpy": [str(name), int(position), int(gauss), float(cached)], "python": [python[0], list(python[1])]}
+    return tensors, {**numbers, "python_gauss": python[2]}
+
+
+def set_rng_state(tensors: dict[str, Tensor], numbers: dict[str, Any], device: torch.device) -> None:
+    """What `rng_state` gave."""
+    torch.set_rng_state(tensors["torch"])
+    if device.type == "cuda" and "cuda" in tensors:
+        torch.cuda.set_rng_state(tensors["cuda"], device)
+    name, position, gauss, cached = numbers["numpy"]
+    keys = tensors["numpy"].numpy().view(np.uint32)
+    np.random.set_state((name, keys, position, gauss, cached))
+    random.setstate((numbers["python"][0], tuple(numbers["python"][1]), numbers["python_gauss"]))
+
+
+def gather_rows(local: Tensor, fabric: Any, rows: int) -> Tensor:
+    """All processes' rows, in order of rank, cut to `rows`; gradients flow to this process's own rows.
+
+    Each process then holds the loss of the whole batch but the gradient of its own rows; the caller multiplies the
+    loss by the number of processes, so that DDP's mean of gradients is the gradient one process would have had.
+    """
+    if fabric.world_size == 1:
+        return local
+    flat = local.detach().contiguous()
+    gathered = fabric.all_gather(flat).reshape(-1, *local.shape[1:])
+    first = fabric.global_rank * len(local)
+    parts = [gathered[:first], local, gathered[first + len(local) :]]
+    return torch.cat(parts)[:rows]

@@ -1,0 +1,173 @@
+"""The loop's helpers: building what a run starts from, handing over between phases, explaining what went wrong."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from onelabel.contract import Method, diagnose
+from onelabel.data import FeatureDataset, Splits
+from onelabel.methods import method as make_method
+from onelabel.models import Classifier, build_classifier
+from onelabel.models.classifier import make_head
+from onelabel.training.checkpoint import Position
+from onelabel.training.config import TrainConfig
+from onelabel.training.evaluate import features_of
+from onelabel.training.feeds import Feed
+from onelabel.training.machine import TrainingError, say, seed_everything
+from onelabel.training.plan import Plan
+from onelabel.training.session import Phase, Session
+from onelabel.training.stopping import Best
+
+Feeds = dict[str, Feed]
+
+
+def make_config(
+    config: TrainConfig | Mapping[str, Any] | None, method: str | Method | None, settings: Mapping[str, Any]
+) -> TrainConfig:
+    """One resolved config from a whole one, single settings and the method."""
+    given = dict(settings)
+    if isinstance(method, Method):
+        plain = {k: v for k, v in method._hyper.items() if isinstance(v, (int, float, str, bool))}
+        given |= {"method": method.name, "hyper": plain}
+    elif method is not None:
+        given["method"] = method
+    whole = dataclasses.asdict(config) if isinstance(config, TrainConfig) else dict(config or {})
+    return TrainConfig.make({**whole, **given}).resolved()
+
+
+def make_classifier(
+    config: TrainConfig, splits: Splits[Any], model: Classifier | None, head: tuple[Any, Any] | None
+) -> Classifier:
+    """The classifier a run starts from: the one given, or the backbone's; a head alone where the data are features."""
+    classes = len(splits.class_names)
+    if isinstance(splits.train, FeatureDataset):
+        if config.mode != "linear":
+            raise ValueError(f"mode: {config.mode!r} needs pictures; {splits.name} holds features: give mode='linear'")
+        return Classifier(nn.Identity(), make_head(splits.train.X.shape[1], classes, head))
+    if model is None:
+        return build_classifier(
+            classes, backbone=config.backbone, weights=config.weights, stride=config.stride, head=head
+        )
+    if model.num_classes != classes:
+        raise ValueError(f"model: {model.num_classes} classes, expected {classes} as in {splits.name}")
+    if head is not None:
+        model.head = make_head(model.head.in_features, classes, head)  # type: ignore[arg-type]
+    return model
+
+
+def make_feeds(config: TrainConfig, splits: Splits[Any], device: torch.device) -> Feeds:
+    """Every part on the device; says what selection rests on where it is not true labels."""
+    feeds = {name: Feed(part, device, size=config.size) for name, part in splits.parts.items()}
+    if "validation" not in feeds:
+        if config.select == "mAP":
+            say(f"{splits.name} has no validation part: the last epoch is taken")
+    elif feeds["validation"].true is None:
+        say("validation has no true labels: mAP is that of the observed positives")
+    return feeds
+
+
+def fresh_method(config: TrainConfig, given: str | Method | None, splits: Splits[Any]) -> Method:
+    """The method without memory of any training, its draws seeded apart from the network's."""
+    state = torch.get_rng_state()
+    seed_everything(config.seed)
+    made = copy.deepcopy(given) if isinstance(given, Method) else make_method(config.method, **config.hyper)
+    made.bind(splits.train.observed)
+    torch.set_rng_state(state)
+    return made
+
+
+def subject(
+    classifier: Classifier, feeds: Feeds, splits: Splits[Any], fabric: Any, config: TrainConfig, phase: Phase
+) -> tuple[Classifier, Feeds]:
+    """What a phase trains on what: the classifier on pictures, or its head on features computed once."""
+    if phase.name != "linear" or isinstance(splits.train, FeatureDataset):
+        return classifier, feeds
+    classifier.to(fabric.device)
+    made = {}
+    for name, feed in feeds.items():
+        values = features_of(classifier, feed, fabric, config)
+        made[name] = Feed(feed.part, feed.device, inputs=values)
+    head = copy.deepcopy(classifier.head)
+    return Classifier(nn.Identity(), head), made
+
+
+def hand_over(
+    classifier: Classifier,
+    best: Best,
+    criterion: Method,
+    config: TrainConfig,
+    given: str | Method | None,
+    splits: Splits[Any],
+) -> Method:
+    """From linear to fine-tuning: the best head, and for a method that learns (ROLE) its best estimates."""
+    load_weights(classifier, best.weights, strict=False)
+    learns = any(p.requires_grad for p in criterion.parameters())
+    made = fresh_method(config, given, splits)
+    if learns:
+        made.load_state_dict(best.method)
+    return made
+
+
+def load_weights(module: nn.Module, weights: Mapping[str, Tensor], *, strict: bool = True) -> None:
+    """In place, so that compiled code and captured graphs stay valid."""
+    module.load_state_dict(dict(weights), strict=strict)
+
+
+def staged_inputs(session: Session, plan: Plan, update: int) -> Iterator[Tensor] | None:
+    """This process's batches from `update` on, where pictures are not on the device; None where they are."""
+    if session.train.inputs is not None:
+        return None
+    world, rank = session.fabric.world_size, session.fabric.global_rank
+    share = -(-session.phase.batch_size // world)
+    return session.train.batches(plan.own(update, rank, world), share)
+
+
+def check_loss(session: Session, plan: Plan, position: Position) -> float:
+    """The epoch's mean loss so far; raises where a loss was not finite, naming the first such batch. Waits."""
+    loss = float(session.step.loss_sum) / max(plan.done[position.update], 1)
+    bad = int(session.step.bad)
+    if math.isfinite(loss) and bad < 0:
+        return loss
+    start = max(bad, 0)
+    rows = plan.order[start : start + session.phase.batch_size]
+    observed = session.train.observed.rows(rows.to(session.device))
+    where = f"{session.phase.name} epoch {position.epoch + 1}, rows {start}–{start + len(rows) - 1} of its order"
+    try:
+        diagnose(session.step.bad_logits[: len(rows)], observed)
+    except ValueError as error:
+        raise TrainingError(f"{where} ({_names(session, rows)}): {error}{_advice(position)}") from None
+    raise TrainingError(
+        f"{where} ({_names(session, rows)}): the loss of {session.config.method} is not finite though the logits are; "
+        f"look at its settings{_advice(position)}"
+    )
+
+
+def explained(error: Exception, session: Session, plan: Plan, position: Position) -> Exception:
+    """A step's error with its place; what is not about the step is given back as it is."""
+    start = plan.done[position.update]
+    rows = plan.order[start : start + session.phase.batch_size]
+    if isinstance(error, torch.OutOfMemoryError):
+        return TrainingError(
+            f"out of memory on {session.device} at batch_size {session.phase.batch_size}, size {session.config.size}; "
+            f"lower one of them, or batch_size with accumulate raised{_advice(position)}"
+        )
+    if "not finite" in str(error):
+        where = f"{session.phase.name} epoch {position.epoch + 1}, update {position.update + 1}"
+        return TrainingError(f"{where} ({_names(session, rows)}): {error}{_advice(position)}")
+    return error
+
+
+def _names(session: Session, rows: Tensor) -> str:
+    names = [session.train.example(int(row)) for row in rows[:2]]
+    return ", ".join(names) + (f" and {len(rows) - 2} more" if len(rows) > 2 else "")
+
+
+def _advice(position: Position) -> str:
+    return f"; the last checkpoint (before it, {position.epoch} epochs done) is intact" if position.history else ""

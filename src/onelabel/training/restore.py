@@ -1,0 +1,44 @@
+"""A classifier's weights file says how to rebuild it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from onelabel.models import Classifier, build_backbone, read_weights
+from onelabel.training.config import TrainConfig
+
+
+def weights_metadata(classifier: Classifier, config: TrainConfig, class_names: tuple[str, ...]) -> dict[str, str]:
+    """What `classifier_from` needs besides the tensors."""
+    layer: Any = getattr(classifier.backbone, "layer2", None)
+    v1 = layer is not None and hasattr(layer[0], "conv3") and tuple(layer[0].conv1.stride) == (2, 2)
+    about = {
+        "backbone": "none" if isinstance(classifier.backbone, nn.Identity) else config.backbone,
+        "stride": "v1" if v1 else "v1.5",
+        "size": config.size,
+        "mean": (classifier.mean.flatten() / 255).tolist(),
+        "std": (classifier.std.flatten() / 255).tolist(),
+        "class_names": list(class_names),
+        "method": config.method,
+        "hyper": {k: v for k, v in config.hyper.items() if isinstance(v, (int, float, str, bool))},
+    }
+    return {"onelabel": json.dumps(about)}
+
+
+def classifier_from(path: str | Path) -> tuple[Classifier, tuple[str, ...]]:
+    """The classifier in a weights file of a run, in eval mode, and its class names."""
+    state, metadata = read_weights(path)
+    if "onelabel" not in metadata:
+        raise ValueError(f"{path}: not the weights of a run (no 'onelabel' in its metadata)")
+    about = json.loads(metadata["onelabel"])
+    classes, width = state["head.weight"].shape
+    body: nn.Module = nn.Identity()
+    if about["backbone"] != "none":
+        body = build_backbone(about["backbone"], stride=about["stride"] if about["stride"] == "v1" else "auto")
+    made = Classifier(body, nn.Linear(width, classes), mean=tuple(about["mean"]), std=tuple(about["std"]))
+    made.load_state_dict(state)
+    return made.eval(), tuple(about["class_names"])

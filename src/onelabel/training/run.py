@@ -1,0 +1,212 @@
+"""The run folder: what a training writes, and `Run`, what it returns.
+
+config.toml environment.json metrics.jsonl result.json log.txt
+weights-best.safetensors weights-last.safetensors method-best.safetensors
+scores-train.npy scores-validation.npy scores-test.npy
+checkpoint/ tensorboard/ run.lock
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import signal
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor
+
+from onelabel.models import Classifier
+from onelabel.training.config import TrainConfig
+from onelabel.training.environment import describe, make_logger
+from onelabel.training.files import explaining, read_tensors, write_array, write_json, write_tensors, write_text
+from onelabel.training.machine import TrainingError, say
+from onelabel.training.restore import classifier_from, weights_metadata
+
+if TYPE_CHECKING:
+    from onelabel.training.checkpoint import Position
+    from onelabel.training.session import Session
+
+#: Settings that may differ when a run is resumed: they change no number.
+FREE = {"devices", "nodes", "strategy", "compile", "compile_mode", "cuda_graph", "checkpoint_seconds", "device"}
+FREE |= {"checkpoint_steps", "log_seconds", "logger", "feature_cache", "eval_batch_size"}
+
+
+@dataclass
+class Run:
+    """A finished (or, from `load`, any) training.
+
+    Attributes:
+        path: the folder, or None where nothing was written.
+        result: best epoch, mAPs, speeds. history: one dictionary per epoch, as in metrics.jsonl.
+        classifier: with the best weights. method_state: the method's memory at the best epoch.
+        scores: probabilities by part, N×L.
+    """
+
+    path: Path | None
+    config: TrainConfig
+    result: dict[str, Any]
+    history: list[dict[str, Any]]
+    classifier: Classifier
+    class_names: tuple[str, ...] = ()
+    method_state: dict[str, Tensor] = field(default_factory=dict)
+    scores: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Run:
+        """Read a run folder; the classifier has the best weights so far."""
+        folder = Path(path)
+        if not (folder / "config.toml").is_file():
+            raise FileNotFoundError(f"{folder}: no run there (config.toml is missing)")
+        if not (folder / "weights-best.safetensors").is_file():
+            raise FileNotFoundError(f"{folder}: no weights yet; resume the run first")
+        config = TrainConfig.load(folder / "config.toml")
+        classifier, names = classifier_from(folder / "weights-best.safetensors")
+        lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        result = folder / "result.json"
+        state = folder / "method-best.safetensors"
+        return cls(
+            folder,
+            config,
+            json.loads(result.read_text(encoding="utf-8")) if result.is_file() else {},
+            [json.loads(line) for line in lines],
+            classifier,
+            names,
+            read_tensors(state) if state.is_file() else {},
+            {p.stem.removeprefix("scores-"): np.load(p, allow_pickle=False) for p in folder.glob("scores-*.npy")},
+        )
+
+
+class RunFolder:
+    """Writes a run; every method does nothing where there is no folder or another process writes."""
+
+    def __init__(self, path: Path | None, config: TrainConfig, class_names: tuple[str, ...], writes: bool) -> None:
+        self.path, self.config, self.class_names, self.writes = path, config, class_names, writes
+        self.interrupted = False
+        self.lock: Any = None
+        self.logger: Any = None
+        self.scores: dict[str, Any] = {}
+        self._handlers: dict[int, Any] = {}
+
+    @classmethod
+    def open(
+        cls, out: str | Path | None, config: TrainConfig, class_names: tuple[str, ...], fabric: Any, *, resume: bool
+    ) -> RunFolder:
+        """Make or reopen a folder; refuses one that another process or an earlier run holds."""
+        folder = cls(None if out is None else Path(out), config, class_names, bool(fabric.is_global_zero))
+        if folder.path is not None and folder.writes:
+            with explaining(folder.path):
+                folder.path.mkdir(parents=True, exist_ok=True)
+                folder._take()
+            if (folder.path / "config.toml").is_file():
+                folder._agree(resume)
+            with explaining(folder.path):
+                write_text(folder.path / "config.toml", config.to_toml())
+                write_json(folder.path / "environment.json", describe(fabric))
+            folder.logger = make_logger(config, folder.path)
+        return folder
+
+    def _take(self) -> None:
+        assert self.path is not None
+        self.lock = open(self.path / "run.lock", "w")  # noqa: SIM115 - held until the run ends
+        try:
+            import fcntl
+
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:  # not POSIX: nothing guards the folder
+            pass
+        except BlockingIOError:
+            raise TrainingError(f"{self.path}: another process is training there; choose another folder") from None
+
+    def _agree(self, resume: bool) -> None:
+        assert self.path is not None
+        if not resume:
+            raise TrainingError(f"{self.path}: already holds a run; resume it, or choose another folder")
+        before = dataclasses.asdict(TrainConfig.load(self.path / "config.toml").resolved())
+        now = dataclasses.asdict(self.config)
+        changed = [f"{k} {before[k]!r}→{now[k]!r}" for k in now if before[k] != now[k] and k not in FREE]
+        if changed:
+            raise TrainingError(f"{self.path}: was begun with other settings ({', '.join(changed)}); use those")
+
+    # -- being told to stop ----------------------------------------------------------------------------------------
+
+    def __enter__(self) -> RunFolder:
+        if self.path is not None and threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._handlers[number] = signal.signal(number, self._interrupt)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self._handlers.items():
+            signal.signal(number, handler)
+        if self.logger is not None:
+            self.logger.finalize("success" if error[0] is None else "failed")
+        if self.lock is not None:
+            self.lock.close()
+
+    def _interrupt(self, number: int, frame: Any) -> None:
+        if self.interrupted:
+            raise KeyboardInterrupt
+        self.interrupted = True
+
+    def stop_if_interrupted(self) -> None:
+        if self.interrupted:
+            say(f"stopped; {self.path} can be resumed")
+            raise KeyboardInterrupt
+
+    # -- writing ---------------------------------------------------------------------------------------------------
+
+    def publish(self, session: Session, position: Position) -> None:
+        """After a checkpoint: metrics.jsonl, and the best weights where they are a whole classifier's."""
+        assert self.path is not None
+        lines = "".join(json.dumps(row) + "\n" for row in position.history)
+        write_text(self.path / "metrics.jsonl", lines)
+        best = position.bests["ema" if self.config.ema else "plain"]
+        new = best.epoch == position.epoch - 1 or not (self.path / "weights-best.safetensors").is_file()
+        if session.phase.name != "linear" and best.weights and position.update == 0 and new:
+            self._weights("best", best.weights, session.classifier)
+
+    def _weights(self, which: str, weights: dict[str, Tensor], classifier: Classifier) -> None:
+        assert self.path is not None
+        about = weights_metadata(classifier, self.config, self.class_names)
+        write_tensors(self.path / f"weights-{which}.safetensors", weights, about)
+
+    def log(self, row: dict[str, Any], *, speed: float) -> None:
+        """One epoch: a line in log.txt and the logger."""
+        words = "  ".join(f"{k} {v:.4f}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items())
+        if self.path is None or not self.writes:
+            return
+        with explaining(self.path), open(self.path / "log.txt", "a", encoding="utf-8") as file:
+            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {words}  {speed:.0f} img/s\n")
+        if self.logger is not None:
+            numbers = {k: v for k, v in row.items() if isinstance(v, float)} | {"images_per_second": speed}
+            self.logger.log_metrics(numbers, step=int(row["epoch"]))
+        say(f"{words}  {speed:.0f} img/s")
+
+    def save_scores(self, part: str, scores: Tensor) -> None:
+        self.scores[part] = scores.float().cpu().numpy()
+        if self.path is not None and self.writes and self.config.save_scores:
+            with explaining(self.path):
+                write_array(self.path / f"scores-{part}.npy", self.scores[part])
+
+    def finish(
+        self,
+        classifier: Classifier,
+        method_state: dict[str, Tensor],
+        last: dict[str, Tensor],
+        result: dict[str, Any],
+        history: list[dict[str, Any]],
+    ) -> Run:
+        """Write what is known only at the end, and return the run."""
+        result = {"schema_version": 1, **result}
+        if self.path is not None and self.writes:
+            with explaining(self.path):
+                self._weights("best", classifier.state_dict(), classifier)
+                self._weights("last", last, classifier)
+                write_tensors(self.path / "method-best.safetensors", method_state)
+                write_json(self.path / "result.json", result)
+        return Run(self.path, self.config, result, history, classifier, self.class_names, method_state, self.scores)
