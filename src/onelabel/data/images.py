@@ -50,7 +50,14 @@ class ImageInfo:
 
 @cache
 def _pil() -> tuple[Any, Any]:
-    return need("PIL.Image", "vision"), need("PIL.ImageOps", "vision")
+    image = need("PIL.Image", "vision")
+    image.init()  # `open` knows only the formats whose plugins are loaded
+    return image, need("PIL.ImageOps", "vision")
+
+
+@cache
+def _formats() -> tuple[str, ...]:
+    return tuple(name for name in FORMATS if name in _pil()[0].OPEN)  # AVIF needs Pillow 11.3
 
 
 def _stream(raw: bytes | str, name: str) -> io.BytesIO | io.BufferedReader:
@@ -80,7 +87,7 @@ def _opened(raw: bytes | str, name: str, max_pixels: int) -> Iterator[Any]:
     bombs = (image_module.DecompressionBombError, image_module.DecompressionBombWarning)
     with _stream(raw, name) as stream:
         try:
-            with image_module.open(stream, formats=FORMATS) as image:
+            with image_module.open(stream, formats=_formats()) as image:
                 width, height = image.size
                 if width * height > max_pixels:
                     raise ImageError("bomb", name, f"{width}×{height} pixels, at most {max_pixels:,}")

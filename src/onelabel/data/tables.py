@@ -208,10 +208,10 @@ def _chosen(columns: dict[str, list[Any]], given: str | Sequence[str] | None, us
 
 
 def _wide(columns: dict[str, list[Any]], others: set[str | None]) -> list[str]:
-    """Columns that hold only 1, 0, −1 or nothing."""
-    allowed = {"1", "0", "-1", "", "1.0", "0.0", "-1.0", "None", "True", "False"}
-    rest = [name for name in columns if name not in others]
-    return [name for name in rest if {str(value).strip() for value in columns[name]} <= allowed]
+    """Columns that hold only 1, 0, −1 or nothing, and not nothing alone."""
+    blank, allowed = {"", "None"}, {"1", "0", "-1", "1.0", "0.0", "-1.0", "True", "False"}
+    rest = {name: {str(value).strip() for value in columns[name]} for name in columns if name not in others}
+    return [name for name, found in rest.items() if found <= blank | allowed and found & allowed]
 
 
 def _sign(value: Any) -> int:

@@ -176,6 +176,9 @@ def _index(shard: str) -> tuple[dict[str, _Sample], list[Problem]]:
                         _labels(sample, suffix, stream.read() if stream else b"")
                     except (ValueError, TypeError, RecursionError) as error:
                         problems.append(Problem("malformed", f"{name}: {member.name}", str(error)))
+            # tarfile takes a header cut in two for the end; a whole archive ends with a block of zeros.
+            if os.path.getsize(shard) < archive.offset + tarfile.BLOCKSIZE:
+                problems.append(Problem("truncated", name, "it ends without its end mark"))
     except (tarfile.TarError, OSError, EOFError) as error:
         problems.append(Problem("broken" if samples == {} else "truncated", name, str(error)))
     return samples, problems

@@ -1,0 +1,346 @@
+"""Own data: folders, tables, Hugging Face datasets, shards and matrices."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from onelabel.data import DataError, FeatureDataset, load_dataset, split_rows, square_image
+
+Picture = Callable[..., bytes]
+
+
+def _positives(dataset: object) -> list[set[str]]:
+    """The observed positives of each row, by name."""
+    dense = dataset.observed.to_dense()  # type: ignore[attr-defined]
+    names = np.array(dataset.class_names)  # type: ignore[attr-defined]
+    return [set(names[row > 0]) for row in dense]
+
+
+# --- folders -----------------------------------------------------------------------------------------------------
+
+
+def test_folder_per_class(class_folder: Path) -> None:
+    splits = load_dataset(class_folder)
+    assert splits.class_names == ("cat", "dog", "owl")
+    assert splits.name == "own"
+    assert (len(splits.train), len(splits.validation), splits.test) == (10, 2, None)
+    assert splits.train.true is None
+    for part in (splits.train, splits.validation):
+        assert _positives(part) == [{path.split("/")[0]} for path in part.source.paths]
+        assert part.observed.is_positive_only
+    everything = sorted(f"{c}/{c}{i}.jpg" for c in ("cat", "dog", "owl") for i in range(4))
+    assert splits.validation.source.paths == [everything[row] for row in split_rows(12, 0.2)[1]]
+    assert splits.train.source.fingerprint() == load_dataset(class_folder).train.source.fingerprint()
+    assert len(splits.report) == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*no positive:UserWarning")
+def test_folder_with_parts_class_list_and_clean_labels(class_folder: Path) -> None:
+    whole = class_folder.parent / "parts"
+    for part, name in (("train", "cat"), ("train", "dog"), ("val", "owl")):
+        (whole / part).mkdir(parents=True, exist_ok=True)
+        (class_folder / name).rename(whole / part / name)
+    (whole / "test" / "cat").mkdir(parents=True)
+    splits = load_dataset(whole, class_names=["dog", "cat"], complete=True)
+    assert (len(splits.train), len(splits.validation)) == (8, 4)
+    assert splits.class_names == ("dog", "cat")
+    assert splits.report.counts == {"unknown-label": 4, "no-label": 4, "empty-folder": 1}
+    np.testing.assert_array_equal(splits.train.true.sum(0), [4, 4])
+    assert splits.train.observed.num_observed == 8
+
+
+def test_folders_that_cannot_work(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="neither a dataset"):
+        load_dataset(tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="no pictures found"):
+        load_dataset(tmp_path / "empty")
+
+
+def test_folder_links_do_not_loop(class_folder: Path) -> None:
+    (class_folder / "cat" / "again").symlink_to(class_folder / "cat")
+    assert len(load_dataset(class_folder, validation=0).train) == 12
+
+
+# --- tables ------------------------------------------------------------------------------------------------------
+
+ROWS = [
+    {"path": "cat/cat0.jpg", "label": ["cat", "grass"], "negatives": ["dog"], "split": "train"},
+    {"path": "dog/dog0.jpg", "label": ["dog"], "negatives": [], "split": "train"},
+    {"path": "owl/owl0.jpg", "label": [], "negatives": [], "split": "val"},
+    {"path": "owl/owl1.jpg", "label": ["owl"], "negatives": ["owl"], "split": "test"},
+    {"path": "dog/../dog/dog0.jpg", "label": ["grass"], "negatives": [], "split": "train"},
+    {"path": "dog/none.jpg", "label": ["dog"], "negatives": [], "split": "train"},
+]
+
+
+def _write(kind: str, folder: Path) -> Path:
+    file = folder / f"table.{kind}"
+    if kind in ("csv", "tsv"):
+        by = "," if kind == "csv" else "\t"
+        lines = [by.join(ROWS[0])] + [
+            by.join("|".join(v) if isinstance(v, list) else v for v in row.values()) for row in ROWS
+        ]
+        lines.insert(3, by.join(["too", "few"]))
+        file.write_text("\ufeff" + "\r\n".join(lines) + "\r\n", encoding="utf-8")
+    elif kind == "jsonl":
+        lines = [json.dumps(row) for row in ROWS]
+        lines.insert(3, "{broken")
+        file.write_text("\n".join(lines))
+    else:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        pq.write_table(pa.Table.from_pylist(ROWS), file)
+    return file
+
+
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "parquet"])
+def test_tables_agree(kind: str, class_folder: Path) -> None:
+    splits = load_dataset(_write(kind, class_folder))
+    assert splits.class_names == ("cat", "dog", "grass", "owl")
+    assert splits.train.source.paths == ["cat/cat0.jpg", "dog/dog0.jpg"]
+    np.testing.assert_array_equal(splits.train.observed.to_dense(), [[1, -1, 1, 0], [0, 1, 1, 0]])
+    np.testing.assert_array_equal(splits.validation.observed.to_dense(), [[0, 0, 0, 0]])
+    np.testing.assert_array_equal(splits.test.observed.to_dense(), [[0, 0, 0, 0]])
+    counts = dict(splits.report.counts)
+    assert counts.pop("malformed", 0) == (0 if kind == "parquet" else 1)
+    assert counts == {"conflict": 1, "duplicate-path": 1, "missing": 1, "no-label": 2}
+    assert splits.report.names("duplicate-path") == ["dog/dog0.jpg"]
+
+
+def test_table_options(class_folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text("where;first;second;stage\n".replace(";", ",") + "cat/cat0.jpg,cat,furry,\nowl/owl0.jpg,owl,,\n")
+    splits = load_dataset(file, root=class_folder, image="where", labels=["first", "second"], validation=0)
+    assert _positives(splits.train) == [{"cat", "furry"}, {"owl"}]
+    clean = load_dataset(file, root=class_folder, image="where", labels=["first", "second"], validation=0, complete=True)
+    np.testing.assert_array_equal(clean.train.true, [[1, 1, 0], [0, 0, 1]])
+    assert (clean.train.observed.positives_per_row() == 1).all()
+    (tmp_path / "classes.txt").write_text("owl\ncat\n")
+    listed = load_dataset(
+        file, root=class_folder, image="where", labels="first", validation=0, class_names=tmp_path / "classes.txt"
+    )
+    assert listed.class_names == ("owl", "cat")
+    for bad, words in (
+        ({"image": "nope"}, "no column nope"),
+        ({"image": "where"}, "no label column"),
+        ({"image": "where", "labels": "nope"}, "no column 'nope'"),
+    ):
+        with pytest.raises(DataError, match=words):
+            load_dataset(file, root=class_folder, **bad)
+    with pytest.raises(DataError, match="listed twice"):
+        load_dataset(file, root=class_folder, image="where", labels="first", class_names=["a", "a"])
+
+
+def test_wide_table(class_folder: Path) -> None:
+    (class_folder / "wide.csv").write_text("file,cat,fur,big\ncat/cat0.jpg,1,1,-1\nowl/owl0.jpg,0,-1,\n")
+    splits = load_dataset(class_folder / "wide.csv", validation=0)
+    assert splits.class_names == ("cat", "fur", "big")
+    np.testing.assert_array_equal(splits.train.observed.to_dense(), [[1, 1, -1], [0, -1, 0]])
+
+
+def test_tables_that_cannot_work(tmp_path: Path) -> None:
+    (tmp_path / "latin.csv").write_bytes("path,label\nx.jpg,caf\xe9\n".encode("latin-1"))
+    with pytest.raises(DataError, match="pass encoding="):
+        load_dataset(tmp_path / "latin.csv")
+    (tmp_path / "empty.csv").write_text("")
+    with pytest.raises(DataError, match="empty"):
+        load_dataset(tmp_path / "empty.csv")
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 no")
+    with pytest.raises(DataError, match=r"bad\.parquet"):
+        load_dataset(tmp_path / "bad.parquet")
+    (tmp_path / "twice.csv").write_text("path,path\na,b\n")
+    with pytest.raises(DataError, match="same name"):
+        load_dataset(tmp_path / "twice.csv")
+    with pytest.raises(DataError, match="no such file"):
+        load_dataset(tmp_path / "none.csv")
+
+
+# --- Hugging Face ------------------------------------------------------------------------------------------------
+
+
+def test_hugging_face(class_folder: Path, tmp_path: Path, hostile: dict[str, bytes]) -> None:
+    import datasets
+
+    features = datasets.Features(
+        {"image": datasets.Image(), "label": datasets.Sequence(datasets.ClassLabel(names=["owl", "cat", "dog"]))}
+    )
+    images = [{"bytes": (class_folder / p).read_bytes(), "path": None} for p in ("cat/cat0.jpg", "dog/dog1.jpg")]
+    images += [{"bytes": hostile["broken.jpg"], "path": None}, {"bytes": hostile["cmyk.jpg"], "path": None}]
+    data = datasets.Dataset.from_dict({"image": images, "label": [[1], [2, 0], [0], []]}, features=features)
+    splits = load_dataset(data, validation=0)
+    assert splits.class_names == ("owl", "cat", "dog")
+    assert _positives(splits.train) == [{"cat"}, {"dog", "owl"}, set()]
+    assert splits.report.names("broken") == ["train[2]"]
+    np.testing.assert_array_equal(
+        splits.train.source.square(0, 16), square_image(str(class_folder / "cat/cat0.jpg"), 16)
+    )
+    both = datasets.DatasetDict({"train": data, "test": data.select([0, 1])})
+    both.save_to_disk(str(tmp_path / "saved"))
+    for where in (f"hf:{tmp_path / 'saved'}", str(tmp_path / "saved")):
+        loaded = load_dataset(where, validation=0)
+        assert (len(loaded.train), len(loaded.test)) == (3, 2)
+        np.testing.assert_array_equal(loaded.test.source.square(1, 16), splits.train.source.square(1, 16))
+    assert loaded.test.source.fingerprint() != loaded.train.source.fingerprint()
+    with pytest.raises(DataError, match="pass label="):
+        load_dataset(data.remove_columns("label"))
+    with pytest.raises(TypeError, match="expected a name, a path"):
+        load_dataset(3)
+
+
+# --- WebDataset --------------------------------------------------------------------------------------------------
+
+
+def test_shards_written_by_webdataset(tmp_path: Path, picture: Picture) -> None:
+    import webdataset
+
+    pictures = {f"{i:04d}": picture(i) for i in range(10)}
+    with webdataset.ShardWriter(str(tmp_path / "set-%02d.tar"), maxcount=4, verbose=0) as sink:
+        for i, (key, data) in enumerate(pictures.items()):
+            labels = {"labels": ["cat", "dog"], "negatives": ["owl"]} if i % 2 else {"label": "owl"}
+            sink.write({"__key__": key, "jpg": data, "json": labels})
+    for pattern in (tmp_path / "set-{00..02}.tar", tmp_path / "set-*.tar", tmp_path):
+        splits = load_dataset(str(pattern), kind="shards", validation=0)
+        assert splits.class_names == ("cat", "dog", "owl")
+        assert splits.train.source.paths == list(pictures)
+        for row, data in enumerate(pictures.values()):
+            np.testing.assert_array_equal(splits.train.source.square(row, 16), square_image(data, 16))
+        np.testing.assert_array_equal(splits.train.observed.to_dense()[:2], [[0, 0, 1], [1, 1, -1]])
+    source = pickle.loads(pickle.dumps(splits.train.source))
+    np.testing.assert_array_equal(source.take([7]).square(0, 16), square_image(pictures["0007"], 16))
+    order = source.nearby_order(0, shards_at_once=1)
+    assert sorted(order) == list(range(10))
+    assert len({int(source.shard[row]) for row in order[:4]}) <= 2
+
+
+def test_malformed_shards(tmp_path: Path, picture: Picture) -> None:
+    import io
+
+    def add(archive: tarfile.TarFile, name: str, data: bytes) -> None:
+        info = tarfile.TarInfo(name)
+        info.size = len(data)
+        archive.addfile(info, io.BytesIO(data))
+
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        add(archive, "1.jpg", picture(1))
+        add(archive, "1.cls", b"1")
+        add(archive, "2.cls", b"0")
+        add(archive, "3.jpg", picture(3))
+        add(archive, "3.json", b"[not json")
+        add(archive, "4.jpg", b"")
+        add(archive, "4.cls", b"0")
+    splits = load_dataset(tmp_path / "a.tar", class_names=["owl", "cat"], validation=0, verify="header")
+    assert _positives(splits.train) == [{"cat"}, set()]
+    assert splits.report.counts == {"empty-file": 1, "malformed": 2, "no-label": 1}
+    data = (tmp_path / "a.tar").read_bytes()
+    (tmp_path / "b.tar").write_bytes(data[:2000])
+    assert load_dataset(tmp_path / "b.tar", class_names=["owl", "cat"], validation=0).report.names("truncated") == ["b.tar"]
+    (tmp_path / "c.tar").write_bytes(b"not a tar file" * 100)
+    with pytest.raises(DataError, match="no pictures found"):
+        load_dataset(tmp_path / "c.tar")
+    for bad in ("http://example.org/x-{0..3}.tar", str(tmp_path / "x-{0..3}.tar")):
+        with pytest.raises(DataError, match=r"download them first|no such shard"):
+            load_dataset(bad)
+
+
+# --- matrices ----------------------------------------------------------------------------------------------------
+
+
+def test_matrices(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 5)).astype(np.float32)
+    Y = (rng.random((20, 3)) < 0.5).astype(np.uint8)
+    Y[:, 0] = 1
+    np.savez(tmp_path / "a.npz", X=X, true=Y, class_names=["a", "b", "c"], X_test=X[:4], true_test=Y[:4])
+    np.save(tmp_path / "b.npy", X)
+    np.save(tmp_path / "y.npy", Y)
+    columns = {f"f{i}": X[:, i] for i in range(5)} | {name: Y[:, i] for i, name in enumerate("abc")}
+    pq.write_table(pa.table(columns), tmp_path / "c.parquet")
+    pq.write_table(pa.table({"X": list(X), **{n: Y[:, i] for i, n in enumerate("abc")}}), tmp_path / "d.parquet")
+    loads = [
+        load_dataset(tmp_path / "a.npz"),
+        load_dataset(tmp_path / "b.npy", labels=tmp_path / "y.npy", class_names=["a", "b", "c"]),
+        load_dataset(tmp_path / "c.parquet", kind="matrix", labels=["a", "b", "c"]),
+        load_dataset(tmp_path / "d.parquet", kind="matrix", labels=["a", "b", "c"]),
+    ]
+    first, held = split_rows(20, 0.2)
+    for splits in loads:
+        assert isinstance(splits.train, FeatureDataset)
+        np.testing.assert_array_equal(splits.train.X, X[first])
+        np.testing.assert_array_equal(splits.validation.true, Y[held])
+        assert splits.class_names == ("a", "b", "c")
+        assert splits.train.observed == loads[0].train.observed
+    np.testing.assert_array_equal(loads[0].test.X, X[:4])
+    ternary = Y.astype(np.int8) * 2 - 1
+    ternary[3] = 0
+    X[5, 2] = np.nan
+    np.savez(tmp_path / "t.npz", features=X, y=ternary)
+    splits = load_dataset(tmp_path / "t.npz", validation=0)
+    assert splits.train.true is None
+    assert len(splits.train) == 19
+    assert splits.report.names("malformed") == ["t.npz: train row 5"]
+    np.testing.assert_array_equal(splits.train.observed.to_dense(), np.delete(ternary, 5, 0))
+
+
+ARFF = """% a comment
+@relation 'birds: -C 2'
+@attribute owl {0,1}
+@attribute 'black bird' {0, 1}
+@attribute size numeric
+@attribute "colour of wing" {red,'dark blue',green}
+@attribute tame {no,yes}
+@data
+1,0,2.5,red,no
+0,1,?,'dark blue',yes
+{0 1, 2 -1e3, 3 green}
+"""
+
+
+def test_arff(tmp_path: Path) -> None:
+    (tmp_path / "a.arff").write_text(ARFF)
+    splits = load_dataset(tmp_path / "a.arff", validation=0)
+    assert splits.class_names == ("owl", "black bird")
+    np.testing.assert_array_equal(splits.train.X, [[2.5, 1, 0, 0, 0], [-1000, 0, 0, 1, 0]])
+    np.testing.assert_array_equal(splits.train.true, [[1, 0], [1, 0]])
+    assert splits.report.names("malformed") == ["a.arff: train row 1"]
+    (tmp_path / "m.arff").write_text(ARFF.replace(" -C 2", "").replace("?", "1"))
+    (tmp_path / "m.xml").write_text('<labels xmlns="http://mulan"><label name="black bird"/><label name="owl"/></labels>')
+    mulan = load_dataset(tmp_path / "m.arff", validation=0)
+    assert mulan.class_names == ("black bird", "owl")
+    np.testing.assert_array_equal(mulan.train.true, [[0, 1], [1, 0], [0, 1]])
+    (tmp_path / "n.arff").write_text(ARFF.replace(" -C 2", ""))
+    with pytest.raises(DataError, match="which attributes are labels"):
+        load_dataset(tmp_path / "n.arff")
+    for bad in ("1,0,2.5,red", "1,0,x,red,no", "1,0,1,pink,no", "{9 1}"):
+        (tmp_path / "b.arff").write_text(ARFF + bad + "\n")
+        with pytest.raises(DataError, match=r"b\.arff:12"):
+            load_dataset(tmp_path / "b.arff")
+
+
+def test_matrices_that_cannot_work(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", X=np.zeros((3, 2)))
+    with pytest.raises(DataError, match="expected X and one of"):
+        load_dataset(tmp_path / "a.npz")
+    np.savez(tmp_path / "b.npz", X=np.zeros((3, 2)), y=np.zeros((2, 2)))
+    with pytest.raises(DataError, match="labels of shape"):
+        load_dataset(tmp_path / "b.npz")
+    np.savez(tmp_path / "c.npz", X=np.zeros((3, 2)), y=np.full((3, 2), 5))
+    with pytest.raises(DataError, match="labels hold 5"):
+        load_dataset(tmp_path / "c.npz")
+    np.savez(tmp_path / "d.npz", X=np.array([{}, {}], dtype=object), y=np.zeros((2, 2)))
+    with pytest.raises(DataError, match=r"d\.npz"):
+        load_dataset(tmp_path / "d.npz")  # a pickle is never loaded
+    (tmp_path / "e.npy").write_bytes(b"")
+    with pytest.raises(DataError, match="labels"):
+        load_dataset(tmp_path / "e.npy")
