@@ -1,0 +1,157 @@
+"""Answers as observed labels: out to arrays and Parquet, and earlier decisions back in."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, func, select
+
+from onelabel.review.database import Database
+from onelabel.review.load import get_meta
+from onelabel.review.models import Answer, Item, Klass, Picture, Reviewer
+from onelabel.review.source import _arrow, write_table
+
+ANSWERS, VERSION = "onelabel.answers", 1
+_COLUMNS = {
+    "row": "int64",
+    "example": "string",
+    "class": "string",
+    "class_index": "int32",
+    "value": "int8",
+    "reviewers": "int32",
+    "audit": "bool",
+    "inclusion_probability": "double",
+    "stratum": "string",
+}
+
+
+Entries = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int8]]
+
+
+class Answers(NamedTuple):
+    """Settled answers, for ``Labels.with_updates(rows, cols, values)``; `meta` names the classes."""
+
+    rows: NDArray[np.int64]
+    cols: NDArray[np.int64]
+    values: NDArray[np.int8]
+    meta: dict[str, Any]
+
+
+def export_labels(db: Database | str | os.PathLike[str]) -> Entries:
+    """Rows, columns and ±1 values of everything settled as yes or no."""
+    answers = load_answers(db)
+    return answers.rows, answers.cols, answers.values
+
+
+def load_answers(db_or_path: Database | str | os.PathLike[str]) -> Answers:
+    """Answers from a review database (file or URL) or from a Parquet file that was exported."""
+    if isinstance(db_or_path, Database):
+        return _from_database(db_or_path)
+    if str(db_or_path).endswith(".parquet"):
+        return _from_file(Path(db_or_path))
+    db = Database(db_or_path, create=False)
+    try:
+        return _from_database(db)
+    finally:
+        db.close()
+
+
+def _from_database(db: Database) -> Answers:
+    with db.read() as connection:
+        query = select(Item.row, Item.class_index, Item.value).where(Item.value != 0).order_by(Item.id)
+        parts = [np.asarray(part, np.int64).reshape(-1, 3) for part in connection.execute(query).partitions(65_536)]
+        found = np.concatenate(parts) if parts else np.zeros((0, 3), np.int64)
+        return Answers(found[:, 0].copy(), found[:, 1].copy(), found[:, 2].astype(np.int8), _meta(connection))
+
+
+def _meta(connection: Connection) -> dict[str, Any]:
+    count = connection.execute(select(func.count()).select_from(Answer)).scalar_one()
+    names = get_meta(connection, "classes")
+    return {"schema_version": VERSION, "class_names": names, "answers": count, "at": time.time()}
+
+
+def _from_file(path: Path) -> Answers:
+    _, parquet = _arrow()
+    table = parquet.read_table(path)
+    header = (table.schema.metadata or {}).get(ANSWERS.encode())
+    if header is None or not set(_COLUMNS) <= set(table.schema.names):
+        raise ValueError(f"{path} must be answers exported by onelabel review; it has no header {ANSWERS!r}")
+    meta = json.loads(header)
+    if meta.get("schema_version") != VERSION:
+        raise ValueError(f"{path} has schema_version {meta.get('schema_version')}, this program reads {VERSION}")
+    rows, cols, values = (np.asarray(table.column(name)) for name in ("row", "class_index", "value"))
+    return Answers(rows.astype(np.int64), cols.astype(np.int64), values.astype(np.int8), meta)
+
+
+def export_file(db: Database, path: str | os.PathLike[str]) -> int:
+    """Write the settled answers to Parquet, with the columns an audit's estimates need; returns how many."""
+    with db.read() as connection:
+        people = select(Answer.item_id, func.count().label("people")).group_by(Answer.item_id).subquery()
+        query = (
+            select(
+                Item.row,
+                Picture.example,
+                Klass.name,
+                Item.class_index,
+                Item.value,
+                people.c.people,
+                Picture.audit,
+                Picture.inclusion_probability,
+                Picture.stratum,
+            )
+            .join(Picture, Picture.row == Item.row)
+            .join(Klass, Klass.class_index == Item.class_index)
+            .join(people, people.c.item_id == Item.id)
+            .where(Item.value != 0)
+            .order_by(Item.id)
+        )
+        rows = [tuple(row) for row in connection.execute(query)]
+        columns = {name: [row[i] for row in rows] for i, name in enumerate(_COLUMNS)}
+        meta = _meta(connection)
+    write_table(path, columns, _COLUMNS, (ANSWERS, meta))
+    return len(rows)
+
+
+def import_answers(db: Database, answers: Answers, *, reviewer: str = "import") -> dict[str, int]:
+    """Earlier decisions as the answers of `reviewer`; what is settled here already stays as it is.
+
+    Entries that are no longer suggested are kept as items, so that the labels of all rounds come out together.
+    Returns how many were stored, how many were settled already, and of how many.
+    """
+    from onelabel.review.answers import record
+    from onelabel.review.change import Said
+    from onelabel.review.queue import Who, ensure_items
+
+    with db.read() as connection:
+        names = get_meta(connection, "classes")
+    if answers.meta.get("class_names") != names:
+        raise ValueError("answers have other classes than the database; they cannot be imported into it")
+    who = Who(find_reviewer(db, reviewer), "import")
+    stored = total = 0
+    for start in range(0, len(answers.rows), 500):
+        part = slice(start, start + 500)
+        keep = answers.values[part] != 0
+        rows, cols = answers.rows[part][keep], answers.cols[part][keep]
+        keys = (rows * len(names) + cols).tolist()
+        with db.write() as connection:
+            ensure_items(db, connection, rows.tolist(), cols.tolist(), len(names))
+        signs = answers.values[part][keep].tolist()
+        said = [Said(key, "yes" if sign > 0 else "no") for key, sign in zip(keys, signs, strict=True)]
+        body = record(db, who, f"import-{time.time_ns()}-{start}", said, trusted=True)
+        stored += sum(result["status"] == "stored" for result in body["results"])
+        total += len(said)
+    return {"stored": stored, "settled": total - stored, "total": total}
+
+
+def find_reviewer(db: Database, name: str) -> int:
+    """The number of a reviewer, who is entered when new."""
+    with db.write() as connection:
+        new = db.insert(Reviewer).values(name=name, created_at=time.time()).on_conflict_do_nothing()
+        connection.execute(new)
+        return connection.execute(select(Reviewer.id).where(Reviewer.name == name)).scalar_one()
