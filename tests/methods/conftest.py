@@ -57,12 +57,19 @@ class Run:
     """A linear classifier trained by a method, step by step, stoppable anywhere."""
 
     def __init__(
-        self, criterion: Any, *, epochs: int = 3, seed: int | list[int] = 0, lr: Any = 0.01, noise: bool = True
+        self,
+        criterion: Any,
+        *,
+        epochs: int = 3,
+        seed: int | list[int] = 0,
+        lr: Any = 0.01,
+        noise: bool = True,
+        device: str = "cpu",
     ) -> None:
-        self.criterion, self.epochs, self.labels, self.noise = criterion, epochs, make_labels(), noise
+        self.criterion, self.epochs, self.labels, self.noise = criterion.to(device), epochs, make_labels(), noise
         seeds = seed if isinstance(seed, list) else [seed]
         self.stacked = criterion.stack is not None
-        self.features = torch.randn(N, D, generator=torch.Generator().manual_seed(9))
+        self.features = torch.randn(N, D, generator=torch.Generator().manual_seed(9)).to(device)
         criterion.bind(self.labels)
         criterion.bind_features(self.features)
         self.head = criterion.head(D, L) or nn.ParameterDict({"weight": torch.empty(D, L)})
@@ -72,8 +79,9 @@ class Run:
             for p in self.head.parameters():
                 drawn = [torch.randn(p.shape[-2:], generator=torch.Generator().manual_seed(s)) for s in seeds]
                 p.copy_(torch.stack(drawn) if self.stacked else drawn[0])
-        self.head.train(noise)
+        self.head.to(device).train(noise)
         criterion.train(noise)
+        self.observed = self.labels.rows(slice(None), device=device)
         self.orders = [self._orders(s) for s in seeds]
         self.steps = epochs * len(self.orders[0][0])
         self.optimizers = [torch.optim.Adam(self.head.parameters(), lr=0.05), *criterion.optimizers(lr)]
@@ -82,6 +90,10 @@ class Run:
     def _orders(self, seed: int) -> list[tuple[Tensor, ...]]:
         rng = torch.Generator().manual_seed(100 + seed)
         return [torch.randperm(N, generator=rng).split(B) for _ in range(self.epochs)]
+
+    def batch(self, epoch: int, i: int) -> Tensor:
+        index = torch.stack([o[epoch][i] for o in self.orders]) if self.stacked else self.orders[0][epoch][i]
+        return index.to(self.features.device)
 
     def logits(self, x: Tensor) -> Tensor:
         return self.head(x) if not isinstance(self.head, nn.ParameterDict) else x @ self.head["weight"]
@@ -97,9 +109,9 @@ class Run:
         epoch, i = divmod(self.at, len(self.orders[0][0]))
         if i == 0:
             self.criterion.begin_epoch(epoch, self.epochs)
-        index = torch.stack([o[epoch][i] for o in self.orders]) if self.stacked else self.orders[0][epoch][i]
+        index = self.batch(epoch, i)
         x = self.features[index]
-        loss = self.criterion(self.logits(x), self.labels.rows(index), index=index, features=x)
+        loss = self.criterion(self.logits(x), self.observed[index], index=index, features=x)
         loss.sum().backward()
         for optimizer in self.optimizers:
             optimizer.step()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -26,9 +27,9 @@ BLOCK = 1 << 24  #: distances held at once
 
 def beta_kl(a: Tensor, b: Tensor, prior: tuple[float, float] = (1.0, 1.0)) -> Tensor:
     """KL(Beta(a, b) ‖ Beta(prior)), entry by entry."""
-    a0, b0 = (torch.as_tensor(v, dtype=a.dtype, device=a.device) for v in prior)
+    a0, b0 = prior
     log_norm = torch.lgamma(a) + torch.lgamma(b) - torch.lgamma(a + b)
-    log_prior = torch.lgamma(a0) + torch.lgamma(b0) - torch.lgamma(a0 + b0)
+    log_prior = math.lgamma(a0) + math.lgamma(b0) - math.lgamma(a0 + b0)
     slopes = (a - a0) * torch.digamma(a) + (b - b0) * torch.digamma(b) - (a + b - a0 - b0) * torch.digamma(a + b)
     return log_prior - log_norm + slopes
 
