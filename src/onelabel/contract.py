@@ -23,9 +23,11 @@ import difflib
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -81,8 +83,8 @@ class Batch:
 
 def _numbers(value: Any) -> list[float] | None:
     """The sequence of numbers that asks for a stack, or None where `value` is a single setting."""
-    if isinstance(value, Tensor):
-        return [float(v) for v in value.flatten().tolist()] if value.ndim else None
+    if isinstance(value, (Tensor, np.ndarray)):
+        return [float(v) for v in value.reshape(-1).tolist()] if value.ndim else None
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
         return None
     return [float(v) for v in value]
@@ -121,20 +123,42 @@ class Method(nn.Module):
         if len(set(lengths.values())) > 1:
             raise ValueError(f"all stacked hyperparameters need one length, got {lengths}")
         self.stack: int | None = next(iter(lengths.values()), None)
+        if self.stack is not None and self.stack < 1:
+            raise ValueError(f"a stack needs at least one model, got {lengths}")
+        self._columns: dict[str, list[float]] = {}
+        self._precision = torch.float32
         ranges = type(self).hyperparameters()
         for name, value in hyper.items():
-            seq = _numbers(value)
-            if seq is not None:
+            if (seq := _numbers(value)) is not None:
                 for v in seq:
                     ranges.get(name, Hyper("")).check(name, v)
-                column = torch.tensor(seq, dtype=torch.float32).reshape(-1, 1, 1)
-                self.register_buffer(name, column, persistent=False)
+                self._column(name, seq)
                 continue
-            if isinstance(value, Tensor):
+            if isinstance(value, (Tensor, np.ndarray, np.generic)):
                 value = value.item()
-            if isinstance(value, (int, float)) and not isinstance(value, bool):
-                ranges.get(name, Hyper("")).check(name, float(value))
+            if name in ranges and value is not None:
+                if isinstance(value, bool) or not isinstance(value, (int, float)):
+                    raise TypeError(f"{name} must be a number, or a sequence of them for a stack, got {value!r}")
+                ranges[name].check(name, value)
             setattr(self, name, value)
+
+    def _column(self, name: str, numbers: list[float]) -> None:
+        """Hold numbers, one per model, as a buffer that broadcasts over logits; the numbers themselves stay exact."""
+        self._columns[name] = numbers
+        shape = (1, 1) if self.stack is None else (-1, 1, 1)
+        old = getattr(self, name, None)
+        column = torch.tensor(numbers, dtype=self._precision, device=getattr(old, "device", None)).reshape(shape)
+        if old is None or old.dtype != column.dtype:
+            self.register_buffer(name, column, persistent=False)
+        else:
+            old.copy_(column)
+
+    def _match(self, dtype: torch.dtype) -> None:
+        """Hold them in the logits' precision: a float32 0.1 would spoil float64, a float64 one slow float32 down."""
+        if any(getattr(self, name).dtype != dtype for name in self._columns) or self._precision != dtype:
+            self._precision = dtype
+            for name, numbers in self._columns.items():
+                self._column(name, numbers)
 
     # -- what a subclass may say -------------------------------------------------------------------------------
 
@@ -185,9 +209,14 @@ class Method(nn.Module):
         weights = tuple(weights)
         self._check(logits, observed, index, features, views, weights)
         # Half precision in, float32 arithmetic and result out: sums over B·L entries overflow or drown in it.
-        with torch.autocast(device_type=logits.device.type, enabled=False):
-            logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
-            views = tuple(v.to(logits.dtype) for v in views)
+        logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+        if not logits.numel():  # an empty batch costs nothing
+            return logits.sum((-2, -1))
+        if self._columns:
+            self._match(logits.dtype)
+        views = tuple(v.to(logits.dtype) for v in views)
+        device = logits.device.type
+        with torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext():
             return self.compute(Batch(logits, observed, index, features, views, weights))
 
     @property
@@ -204,6 +233,10 @@ class Method(nn.Module):
     def column(self, value: Any) -> Number:
         """A hyperparameter shaped for M-sized results instead of M×B×L ones."""
         return value.reshape(-1) if isinstance(value, Tensor) else float(value)
+
+    def each(self, name: str) -> list[float]:
+        """A hyperparameter as Python numbers, one per model."""
+        return _numbers(self._hyper[name]) or [float(self._hyper[name])] * (self.stack or 1)
 
     @classmethod
     def hyperparameters(cls) -> Mapping[str, Hyper]:
@@ -255,11 +288,14 @@ class Method(nn.Module):
             diagnose(logits, observed)
 
 
-def check_k(k: Any, num_classes: int) -> None:
-    """Raise unless the expected number of positives (one, or one per stacked model) lies in (0, L]."""
+def check_k(k: Any, num_classes: int, *, below: bool = False) -> None:
+    """Raise unless the expected number of positives (one, or one per stacked model) lies in (0, L], or `below` L."""
     for value in _numbers(k) or [float(k)]:
-        if not 0 < value <= num_classes:
-            raise ValueError(f"expected_positives must lie in (0, {num_classes}], the number of classes, got {value:g}")
+        if not 0 < value <= num_classes or (below and value == num_classes):
+            raise ValueError(
+                f"expected_positives must lie in (0, {num_classes}{')' if below else ']'}, the number of classes, "
+                f"got {value:g}"
+            )
 
 
 def diagnose(logits: Tensor, observed: Tensor) -> None:
@@ -276,9 +312,9 @@ def diagnose(logits: Tensor, observed: Tensor) -> None:
                 f"logits are not finite: {value} at row {row}, class {column} ({len(bad)} such entries); "
                 "lower the learning rate or look at the inputs of that row"
             )
-    low, high = (int(v) for v in observed.detach().aminmax())
+    low, high = (v.item() for v in observed.detach().aminmax())
     exact = not observed.is_floating_point() or bool((observed == observed.round()).all())
-    if low < -1 or high > 1 or not exact:
+    if not (low >= -1 and high <= 1 and exact):  # so written for NaN
         wrong = (observed != 0) & (observed != 1) & (observed != -1)
         *_, row, column = where = wrong.nonzero()[0].tolist()
         raise ValueError(
@@ -300,11 +336,12 @@ class MethodInfo:
     year: int
     cls: type[Method]
     formula: str
-    preset: Mapping[str, Any] = field(default_factory=dict)
+    preset: Mapping[str, Any] = field(default_factory=dict)  #: its own defaults
+    fixed: Mapping[str, Any] = field(default_factory=dict)  #: settings that make it this method, so not to be set
 
     @property
     def hyper(self) -> Mapping[str, Hyper]:
-        return {k: v for k, v in self.cls.hyperparameters().items() if k not in self.preset}
+        return {k: v for k, v in self.cls.hyperparameters().items() if k not in self.fixed}
 
     @property
     def needs(self) -> Needs:
@@ -312,21 +349,31 @@ class MethodInfo:
 
     @property
     def defaults(self) -> dict[str, Any]:
-        return {**_defaults(self.cls), **self.preset}
+        return {**_defaults(self.cls), **self.preset, **self.fixed}
 
 
 _REGISTRY: dict[str, MethodInfo] = {}
 
 
 def register(
-    name: str, *, title: str, paper: str, year: int, formula: str, **preset: Any
+    name: str,
+    *,
+    title: str,
+    paper: str,
+    year: int,
+    formula: str,
+    fixed: Mapping[str, Any] | None = None,
+    **preset: Any,
 ) -> Callable[[type[Method]], type[Method]]:
-    """Class decorator: put a method into the catalogue. Repeat it for names that differ only in a `preset`."""
+    """Class decorator: put a method into the catalogue. Repeat it for names that differ only in settings.
+
+    A `preset` is this name's default; what is `fixed` is not open to the caller.
+    """
 
     def add(cls: type[Method]) -> type[Method]:
         if name in _REGISTRY:
             raise ValueError(f"method {name!r} is registered twice")
-        _REGISTRY[name] = MethodInfo(name, title, paper, year, cls, formula, preset)
+        _REGISTRY[name] = MethodInfo(name, title, paper, year, cls, formula, preset, fixed or {})
         cls.name = cls.__dict__.get("name", name)
         return cls
 
@@ -346,7 +393,7 @@ def list_methods() -> list[str]:
 def method_info(name: str) -> MethodInfo:
     """What the catalogue says of a method; unknown names are answered with the nearest one."""
     if name not in _REGISTRY:
-        near = difflib.get_close_matches(name.lower().replace("_", "-"), _REGISTRY, n=1, cutoff=0.4)
+        near = difflib.get_close_matches(str(name).lower().replace("_", "-"), _REGISTRY, n=1, cutoff=0.4)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise ValueError(f"there is no method {name!r}; {hint}onelabel.list_methods() lists them all")
     return _REGISTRY[name]
@@ -355,12 +402,14 @@ def method_info(name: str) -> MethodInfo:
 def method(name: str, **hyper: Any) -> Method:
     """Make a method by name: ``onelabel.method("em", alpha=0.2)``."""
     info = method_info(name)
-    known = [p for p in inspect.signature(info.cls.__init__).parameters if p != "self"]
+    known = [p for p in inspect.signature(info.cls.__init__).parameters if p != "self" and p not in info.fixed]
     for key in hyper:
+        if key in info.fixed:
+            raise TypeError(f"method {name!r} has {key} fixed at {info.fixed[key]!r}; it takes {', '.join(known)}")
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1)
             hint = f"did you mean {near[0]!r}? " if near else ""
             raise TypeError(f"method {name!r} has no setting {key!r}; {hint}it takes {', '.join(known)}")
-    made = info.cls(**{**info.preset, **hyper})
+    made = info.cls(**{**info.preset, **hyper, **info.fixed})
     made.name = name
     return made

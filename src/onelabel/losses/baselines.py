@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from onelabel.contract import Hyper, Method, Number, Variant, register
-from onelabel.losses.curves import nll, unified
+from onelabel.losses.curves import against, cost, pick, same, scale
 from onelabel.losses.module import ElementWise
 
 if TYPE_CHECKING:
@@ -24,13 +24,7 @@ def bce(logits: Tensor, observed: Tensor, *, smoothing: Number = 0.0, eps: float
 
     With `smoothing` ε both observed signs are smoothed: (1−ε/2)·(−log p) + (ε/2)·(−log(1−p)) and its mirror image.
     """
-    positive, negative = nll(logits, eps=eps), nll(-logits, eps=eps)
-    return unified(
-        observed,
-        positive=_mix(positive, negative, smoothing),
-        unknown=torch.zeros_like(logits),
-        negative=_mix(negative, positive, smoothing),
-    )
+    return _smoothed(against(observed > 0, logits), smoothing, eps).masked_fill(observed == 0, 0.0)
 
 
 def an(
@@ -46,20 +40,17 @@ def an(
 
     ε_p on positives and ε_n on unknown entries; observed negatives are neither smoothed nor weighted.
     """
-    positive, negative = nll(logits, eps=eps), nll(-logits, eps=eps)
-    return unified(
-        observed,
-        positive=_mix(positive, negative, positive_smoothing),
-        unknown=_mix(negative, positive, unknown_smoothing),
-        weight=gamma,
-        negative=negative,
-    )
+    smoothing = pick(observed, like=logits, positive=positive_smoothing, unknown=unknown_smoothing, negative=0.0)
+    weight = pick(observed, like=logits, positive=1.0, unknown=gamma)
+    return scale(weight, _smoothed(against(observed > 0, logits), smoothing, eps))
 
 
-def _mix(right: Tensor, flipped: Tensor, smoothing: Number) -> Tensor:
-    if not isinstance(smoothing, Tensor) and smoothing == 0:
+def _smoothed(u: Tensor, smoothing: Number, eps: float) -> Tensor:
+    """(1−ε/2)·cost + (ε/2)·flipped cost; without `eps` the two differ by just −u."""
+    right = cost(u, eps=eps)
+    if same(smoothing, 0.0):
         return right
-    return right + smoothing / 2 * (flipped - right)
+    return right + smoothing / 2 * (cost(-u, eps=eps) - right) if eps else right - smoothing / 2 * u
 
 
 def _half(variant: Variant, smoothing: Any) -> Any:
@@ -138,7 +129,7 @@ class IU(ElementWise):
         loss = bce(logits, observed, eps=self.eps)
         if self.normalise == "observed":
             seen = (observed != 0).sum(-1, keepdim=True).clamp(min=1)
-            loss = loss * (logits.shape[-1] / seen)
+            loss = loss * (logits.shape[-1] / seen.to(loss.dtype))
         return loss
 
     def bind(self, labels: Labels) -> Method:
@@ -155,7 +146,7 @@ class IU(ElementWise):
     title="Assume negative, smoothing on the unknown only",
     paper=ROLE,
     year=2021,
-    positive_smoothing=0.0,
+    fixed={"positive_smoothing": 0.0},
     formula="an-ls with ε on unknown entries only",
 )
 @register(
@@ -203,8 +194,8 @@ class ANLS(ElementWise):
     title="Assume negative",
     paper=ROLE,
     year=2021,
+    fixed={"gamma": 1.0},
     formula="−log p on positives, −log(1−p) on unknown",
-    gamma=1.0,
 )
 @register(
     "dw",

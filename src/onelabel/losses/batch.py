@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from onelabel.contract import Batch, Hyper, Method, Needs, Number, Variant, check_k, register
-from onelabel.losses.baselines import an
-from onelabel.losses.curves import nll
+from onelabel.losses.baselines import an, bce
+from onelabel.losses.curves import against, cost, pick
 
 ROLE = "Cole et al., Multi-Label Learning from Single Positive Labels"
 EM = "Zhou et al., Acknowledging the Unknown for Multi-label Learning with Single Positive Labels"
@@ -24,11 +24,9 @@ def pairwise_ranking(logits: Tensor, observed: Tensor) -> Tensor:
 
     with n₊, n₀ the numbers of positive and unknown entries in the row: L terms a row instead of L².
     """
-    p = torch.sigmoid(logits)
-    positive = (observed > 0).to(p.dtype)
-    unknown = (observed == 0).to(p.dtype)
-    # σ(−g) rather than 1−p, which float32 rounds to 0 from g ≈ 17 on.
-    return unknown.sum(-1) * (positive * torch.sigmoid(-logits)).sum(-1) + positive.sum(-1) * (unknown * p).sum(-1)
+    positives, unknowns = (mask.sum(-1, keepdim=True).to(logits.dtype) for mask in (observed > 0, observed == 0))
+    weight = pick(observed, like=logits, positive=unknowns, unknown=positives, negative=0.0)
+    return (weight * torch.sigmoid(against(observed > 0, logits))).sum(-1)
 
 
 def expected_positives_penalty(p: Tensor, k: Number) -> Tensor:
@@ -38,7 +36,7 @@ def expected_positives_penalty(p: Tensor, k: Number) -> Tensor:
 
 def observed_nll(logits: Tensor, observed: Tensor, *, eps: float = 0.0) -> Tensor:
     """−log p where z=+1, −log(1−p) where z=−1, 0 elsewhere."""
-    return torch.where(observed > 0, nll(logits, eps=eps), torch.where(observed < 0, nll(-logits, eps=eps), 0.0))
+    return bce(logits, observed, eps=eps)
 
 
 @register(
@@ -57,7 +55,7 @@ class PairwiseRanking(Method):
     def compute(self, batch: Batch) -> Tensor:
         logits, observed = batch.logits, batch.observed
         # Observed negatives keep their cost, so that all that is known is used.
-        known = torch.where(observed < 0, nll(-logits), 0.0).sum(-1)
+        known = cost(logits).masked_fill(observed >= 0, 0.0).sum(-1)
         loss = (pairwise_ranking(logits, observed) + known).mean(-1)
         return loss / logits.shape[-1] if self.variant == "reference" else loss
 
@@ -135,6 +133,8 @@ class Penalised(Method):
 
     def compute(self, batch: Batch) -> Tensor:
         first = 0 if self.stack is None else 1
-        flat = [w.flatten(first) if w.ndim > first else w.unsqueeze(-1) for w in batch.weights]
+        # Half precision overflows in such a sum, and its squares underflow.
+        full = [w.float() if w.dtype in (torch.float16, torch.bfloat16) else w for w in batch.weights]
+        flat = [w.flatten(first) if w.ndim > first else w.unsqueeze(-1) for w in full]
         size = sum((w.abs() if self.order == 1 else w**2).sum(-1) for w in flat)
         return self.reduce(an(batch.logits, batch.observed)) + self.column(self.strength) * size

@@ -1,14 +1,18 @@
-"""Curves: functions of one logit g (p = σ(g)), evaluated in log space, and the form that joins them into a loss.
+"""Curves: functions of one logit g (p = σ(g)), evaluated in log space, and the forms that join them into a loss.
 
 Almost every loss of the field is, entry by entry (Chen et al. 2024, Sec. 3.3–3.4),
 
     v(p) · [ 1[z=+1]·L1 + 1[z=0]·( k̂(p)·L2 + (1−k̂(p))·L3 ) + 1[z=−1]·L4 ]
 
 with z the observed label, k̂ a soft pseudo-label and v a weight (no gradient through either), L1..L4 curves. A curve of
-the positive class at −g is that of the negative class: ``nll(-g)`` is −log(1−p).
+the positive class at −g is that of the negative class: ``nll(-g)`` is −log(1−p). Where both signs follow one curve it
+is evaluated once, at the logit of being wrong (:func:`against`), with numbers chosen by observed label (:func:`pick`);
+where they differ, :func:`unified` joins them.
 """
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
@@ -21,12 +25,39 @@ def unified(
     observed: Tensor,
     *,
     positive: Tensor,
-    unknown: Tensor | float,
+    unknown: Tensor,
     negative: Tensor,
     weight: Tensor | float = 1.0,
 ) -> Tensor:
     """Join the curves: `positive` where z=+1, `weight`·`unknown` where z=0, `negative` where z=−1."""
-    return torch.where(observed > 0, positive, torch.where(observed < 0, negative, weight * unknown))
+    return torch.where(observed > 0, positive, torch.where(observed < 0, negative, scale(weight, unknown)))
+
+
+def same(*numbers: Number) -> bool:
+    """Whether these are all one float; the numbers of a stack are not looked at, that would stop the host."""
+    return not any(isinstance(n, Tensor) for n in numbers) and len(set(numbers)) == 1
+
+
+def against(positive: Tensor, g: Tensor) -> Tensor:
+    """The logit of being wrong, u: −g where an entry counts as `positive` (a mask), g where it counts as negative."""
+    return g * torch.ones_like(positive, dtype=g.dtype).masked_fill_(positive, -1.0)
+
+
+def pick(observed: Tensor, *, like: Tensor, positive: Number, unknown: Number, negative: Number = 1.0) -> Number:
+    """One number per entry by its observed label, in the precision of `like`; a float where all three are the same."""
+    if same(positive, unknown, negative):
+        return positive
+    if isinstance(positive, Tensor) or isinstance(unknown, Tensor) or isinstance(negative, Tensor):
+        numbers = (n if isinstance(n, Tensor) else like.new_full((), n) for n in (positive, unknown, negative))
+        positive, unknown, negative = numbers
+        return torch.where(observed > 0, positive, torch.where(observed < 0, negative, unknown))
+    picked = torch.full_like(observed, unknown, dtype=like.dtype)
+    return picked.masked_fill_(observed > 0, positive).masked_fill_(observed < 0, negative)
+
+
+def scale(factor: Number, curve: Tensor) -> Tensor:
+    """factor·curve, without a pass over the entries where the factor is 1."""
+    return curve if same(factor, 1.0) else factor * curve
 
 
 def soft(target: Tensor | Number, positive: Tensor, negative: Tensor) -> Tensor:
@@ -35,9 +66,15 @@ def soft(target: Tensor | Number, positive: Tensor, negative: Tensor) -> Tensor:
     return target * positive + (1 - target) * negative
 
 
+def cost(u: Tensor, *, eps: float = 0.0) -> Tensor:
+    """−log(1−σ(u)), the cross-entropy of an entry at its logit of being wrong; with `eps` −log(1−σ(u) + eps)."""
+    # Above its threshold torch's softplus is the identity: from 40 on it is, in float64 too.
+    return -torch.log(torch.sigmoid(-u) + eps) if eps else softplus(u, threshold=40)
+
+
 def nll(g: Tensor, *, eps: float = 0.0) -> Tensor:
     """−log p. With `eps`, the −log(p + eps) of the authors' programs."""
-    return -torch.log(torch.sigmoid(g) + eps) if eps else softplus(-g)
+    return cost(-g, eps=eps)
 
 
 def entropy(g: Tensor, *, eps: float = 0.0) -> Tensor:
@@ -46,16 +83,18 @@ def entropy(g: Tensor, *, eps: float = 0.0) -> Tensor:
         p = torch.sigmoid(g)
         return p * nll(g, eps=eps) + (1 - p) * nll(-g, eps=eps)
     a = g.abs()
-    return softplus(-a) + a * torch.sigmoid(-a)
+    return nll(a) + a * torch.sigmoid(-a)
 
 
 def generalised(g: Tensor, q: Number) -> Tensor:
-    """(1−p^q)/q, the generalised cross-entropy; −log p at q = 0."""
-    log_p = logsigmoid(g)
+    """(1−p^q)/q, the generalised cross-entropy; −log p at q = 0, 1−p at q = 1."""
     if isinstance(q, Tensor):
         safe = torch.where(q == 0, 1.0, q)
+        log_p = logsigmoid(g)
         return torch.where(q == 0, -log_p, -torch.expm1(safe * log_p) / safe)
-    return -torch.expm1(q * log_p) / q if q else -log_p
+    if q == 0:
+        return nll(g)
+    return torch.sigmoid(-g) if q == 1 else torch.expm1(q * logsigmoid(g)) / -q
 
 
 def power(g: Tensor, gamma: Number) -> Tensor:
@@ -63,7 +102,17 @@ def power(g: Tensor, gamma: Number) -> Tensor:
     return torch.exp(gamma * logsigmoid(g))
 
 
+def focused(u: Tensor, gamma: Number, *, detach: bool = False) -> Tensor:
+    """σ(u)^γ·(−log(1−σ(u))): the cost weighted by how wrong an entry is; `detach` stops the weight's gradient."""
+    if same(gamma, 0.0):
+        return cost(u)
+    return power(u.detach() if detach else u, gamma) * cost(u)
+
+
 def shifted(g: Tensor, margin: Number) -> Tensor:
     """log(1 − max(p−m, 0)), the log-complement of the shifted probability p_m; log(1−p) at m = 0."""
-    log_m = torch.as_tensor(margin, dtype=g.dtype, device=g.device).log()
+    if isinstance(margin, Tensor):
+        log_m = margin.log()
+    else:
+        log_m = g.new_full((), math.log(margin) if margin else -math.inf)
     return torch.logaddexp(logsigmoid(-g), log_m).clamp(max=0)

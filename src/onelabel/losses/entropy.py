@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from onelabel.contract import Hyper, Number, Variant, register
-from onelabel.losses.curves import entropy, nll, unified
+from onelabel.losses.curves import cost, entropy, nll, unified
 from onelabel.losses.module import ElementWise
 
 PAPER = "Zhou et al., Acknowledging the Unknown for Multi-label Learning with Single Positive Labels"
@@ -19,13 +20,18 @@ def em(logits: Tensor, observed: Tensor, *, alpha: Number = 0.2, eps: float = 0.
     The gradient on an unknown entry is α·g·p·(1−p): nothing at p = ½, a push back towards ½ elsewhere that fades where
     the model is sure. The loss may be negative. ``alpha`` below 0 minimises the entropy instead.
     """
-    return unified(
-        observed,
-        positive=nll(logits, eps=eps),
-        unknown=entropy(logits, eps=eps),
-        weight=-alpha,
-        negative=nll(-logits, eps=eps),
-    )
+    if eps:
+        return unified(
+            observed,
+            positive=nll(logits, eps=eps),
+            unknown=entropy(logits, eps=eps),
+            weight=-alpha,
+            negative=nll(-logits, eps=eps),
+        )
+    # H(p) = cost(u) − u·σ(u) at u = −|g|, where no term cancels another; so one curve serves all three labels.
+    u = logits * torch.where(observed == 0, -logits.detach().sign(), -observed.to(logits.dtype))
+    loss = cost(u)
+    return torch.where(observed == 0, alpha * (u * torch.sigmoid(u) - loss), loss)
 
 
 @register(

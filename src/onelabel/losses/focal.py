@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from onelabel.contract import Hyper, Needs, Number, register
-from onelabel.losses.curves import nll, power, shifted, unified
+from onelabel.losses.curves import against, focused, pick, same, scale, shifted
 from onelabel.losses.module import ElementWise
 
 FOCAL = "Lin et al., Focal Loss for Dense Object Detection"
@@ -22,11 +21,9 @@ def focal(logits: Tensor, observed: Tensor, *, alpha: Number | None = 0.75, gamm
 
     ``alpha=None`` leaves both weights out.
     """
-    positive = power(-logits, gamma) * nll(logits)
-    negative = power(logits, gamma) * nll(-logits)
-    if alpha is not None:
-        positive, negative = alpha * positive, (1 - alpha) * negative
-    return unified(observed, positive=positive, unknown=negative, negative=nll(-logits))
+    exponent = pick(observed, like=logits, positive=gamma, unknown=gamma, negative=0.0)
+    loss = focused(against(observed > 0, logits), exponent)
+    return loss if alpha is None else scale(pick(observed, like=logits, positive=alpha, unknown=1 - alpha), loss)
 
 
 def asl(
@@ -42,39 +39,41 @@ def asl(
 
     `detach_focus` stops the gradient through the two focusing weights, as the original program does.
     """
+    u = against(observed > 0, logits)
+    if same(margin, 0.0):
+        exponent = pick(observed, like=logits, positive=gamma_positive, unknown=gamma_negative, negative=0.0)
+        return focused(u, exponent, detach=detach_focus)
     log_complement = shifted(logits, margin)
     # The smallest normal number instead of 0 keeps the derivative of x^γ finite for γ < 1.
-    base = (-torch.expm1(log_complement)).clamp(min=torch.finfo(logits.dtype).tiny)
-    focus_negative = base**gamma_negative
-    focus_positive = power(-logits, gamma_positive)
-    if detach_focus:
-        focus_positive, focus_negative = focus_positive.detach(), focus_negative.detach()
-    return unified(
-        observed,
-        positive=focus_positive * nll(logits),
-        unknown=-focus_negative * log_complement,
-        negative=nll(-logits),
+    focus = (-torch.expm1(log_complement)).clamp(min=torch.finfo(logits.dtype).tiny) ** gamma_negative
+    known = focused(
+        u, pick(observed, like=logits, positive=gamma_positive, unknown=0.0, negative=0.0), detach=detach_focus
     )
+    return torch.where(observed == 0, -(focus.detach() if detach_focus else focus) * log_complement, known)
 
 
-def focal_margin(logits: Tensor, *, margin: Number | None = 1.0, gamma: Number = 2.0) -> Tensor:
-    """(1−q)^γ(−log q) with q = σ(g−m); plain −log p for ``margin=None``."""
-    if margin is None:
-        return nll(logits)
-    return power(margin - logits, gamma) * nll(logits - margin)
+def _with_margin(u: Tensor, observed: Tensor, *, margin: Number | None, gamma: Number, unknown: Number) -> Tensor:
+    """Where z=+1 the focal margin (1−q)^γ(−log q), q = σ(g−m), or −log p for ``margin=None``; else `unknown` as γ."""
+    if margin is not None:
+        u = u + pick(observed, like=u, positive=margin, unknown=0.0, negative=0.0)
+    exponent = pick(observed, like=u, positive=0.0 if margin is None else gamma, unknown=unknown, negative=0.0)
+    return focused(u, exponent)
 
 
 def hill(
     logits: Tensor, observed: Tensor, *, lam: Number = 1.5, margin: Number | None = 1.0, gamma: Number = 2.0
 ) -> Tensor:
-    """Focal margin where z=+1, (λ−p)p² where z=0, −log(1−p) where z=−1."""
+    """Focal margin where z=+1, (λ−p)p² where z=0, −log(1−p) where z=−1.
+
+    The focal margin is (1−q)^γ(−log q) with q = σ(g−m); ``margin=None`` is plain −log p.
+    """
+    known = _with_margin(against(observed > 0, logits), observed, margin=margin, gamma=gamma, unknown=0.0)
+    return torch.where(observed == 0, _hill(logits, lam), known)
+
+
+def _hill(logits: Tensor, lam: Number) -> Tensor:
     p = torch.sigmoid(logits)
-    return unified(
-        observed,
-        positive=focal_margin(logits, margin=margin, gamma=gamma),
-        unknown=(lam - p) * p**2,
-        negative=nll(-logits),
-    )
+    return (lam - p) * p**2
 
 
 def splc(
@@ -85,24 +84,18 @@ def splc(
     margin: Number | None = 1.0,
     gamma: Number = 2.0,
     negative: str = "focal",
+    correct: bool | Tensor = True,
 ) -> Tensor:
-    """Self-paced correction: unknown entries with p > τ cost what a positive costs.
+    """Self-paced correction: unknown entries with p > τ cost what a positive costs (not before `correct`).
 
     Where z=+1 the focal margin; where z=0 and p ≤ τ p^γ(−log(1−p)), or Hill's (1.5−p)p² with ``negative="hill"`` as the
     GR paper describes it; where z=0 and p > τ (1−p)^γ(−log p), without the margin.
     """
-    p = torch.sigmoid(logits)
-    if negative == "hill":
-        as_negative = (1.5 - p) * p**2
-    else:
-        as_negative = power(logits, gamma) * nll(-logits)
-    as_positive = power(-logits, gamma) * nll(logits)
-    return unified(
-        observed,
-        positive=focal_margin(logits, margin=margin, gamma=gamma),
-        unknown=torch.where(p.detach() > tau, as_positive, as_negative),
-        negative=nll(-logits),
-    )
+    unknown = observed == 0
+    found = (torch.sigmoid(logits.detach()) > tau) & unknown & correct
+    u = against((observed > 0) | found, logits)
+    loss = _with_margin(u, observed, margin=margin, gamma=gamma, unknown=gamma)
+    return torch.where(unknown & ~found, _hill(logits, 1.5), loss) if negative == "hill" else loss
 
 
 @register(
@@ -110,7 +103,7 @@ def splc(
     title="Focal assume negative, unweighted",
     paper=FOCAL,
     year=2017,
-    alpha=None,
+    fixed={"alpha": None},
     formula="(1−p)^γ(−log p) on positives, p^γ(−log(1−p)) on unknown",
 )
 @register(
@@ -241,15 +234,22 @@ class SPLC(ElementWise):
             raise ValueError(f"negative must be 'focal' or 'hill', got {negative!r}")
         super().__init__(tau=tau, margin=margin, gamma=gamma, stack=stack)
         self.start, self.negative = start, negative
-        self.register_buffer("started", torch.tensor(0.0))
+        self.register_buffer("started", torch.tensor(False))
 
     @property
     def needs(self) -> Needs:
         return Needs(epoch=True)
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
-        self.started.fill_(float(epoch >= self.start))
+        self.started.fill_(epoch >= self.start)
 
     def entries(self, logits: Tensor, observed: Tensor) -> Tensor:
-        tau = torch.where(self.started > 0, self.tau, math.inf)
-        return splc(logits, observed, tau=tau, margin=self.margin, gamma=self.gamma, negative=self.negative)
+        return splc(
+            logits,
+            observed,
+            tau=self.tau,
+            margin=self.margin,
+            gamma=self.gamma,
+            negative=self.negative,
+            correct=self.started,
+        )

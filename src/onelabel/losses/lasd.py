@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from onelabel.contract import Batch, Hyper, Needs, Number, check_k, register
-from onelabel.losses.curves import nll, power, unified
+from onelabel.losses.curves import against, focused, pick, same, scale
 from onelabel.losses.module import ElementWise
 
 PAPER = "LASD, Leveraged Asymmetric Loss with Disambiguation for Recognition with One-Positive Annotations"
@@ -31,18 +32,22 @@ def lasd(
 
     λ₊=λ₋=1 is SPLC without its margin, λ₊=λ₋=τ=1 is ASL without its shift.
     """
-    positive = power(-logits, gamma_positive) * nll(logits)
-    negative = power(logits, gamma_negative) * nll(-logits)
-    confident = torch.sigmoid(logits.detach()) > tau
-    unknown = torch.where(confident, lam_positive * positive, lam_negative * negative)
-    return unified(observed, positive=positive, unknown=unknown, negative=nll(-logits))
+    positive = observed > 0
+    weight, exponent = lam_negative, gamma_negative  # of the unknown
+    if isinstance(tau, Tensor) or tau < 1:
+        found = (torch.sigmoid(logits.detach()) > tau) & (observed == 0)
+        positive = positive | found
+        weight = pick(found, like=logits, positive=lam_positive, unknown=weight, negative=weight)
+        exponent = pick(found, like=logits, positive=gamma_positive, unknown=exponent, negative=exponent)
+    weight = pick(observed, like=logits, positive=1.0, unknown=weight)
+    exponent = pick(observed, like=logits, positive=gamma_positive, unknown=exponent, negative=0.0)
+    return scale(weight, focused(against(positive, logits), exponent))
 
 
 def consistency(views: Sequence[Tensor]) -> Tensor:
     """Σ over pairs of views ‖f−f′‖², squared L2 over classes of probabilities, mean over the batch."""
     p = [torch.sigmoid(view) for view in views]
-    pairs = [(p[i] - p[j]) ** 2 for i in range(len(p)) for j in range(i)]
-    return torch.stack(pairs).sum(0).sum(-1).mean(-1)
+    return torch.stack([((a - b) ** 2).sum(-1).mean(-1) for a, b in combinations(p, 2)]).sum(0)
 
 
 def balanced_weight(k: Number, num_classes: int, lam_positive: Number) -> Number:
@@ -55,9 +60,7 @@ def balanced_weight(k: Number, num_classes: int, lam_positive: Number) -> Number
     title="Leveraged asymmetric loss",
     paper=PAPER,
     year=2024,
-    lam_positive=0.0,
-    tau=1.0,
-    alpha=0.0,
+    fixed={"lam_positive": 0.0, "tau": 1.0, "alpha": 0.0},
     formula="(1−p)^γ₊(−log p) on positives, λ·p^γ₋(−log(1−p)) on unknown, λ = 1/(L−k)",
 )
 @register(
@@ -104,7 +107,7 @@ class LASD(ElementWise):
             gamma_negative=gamma_negative,
             stack=stack,
         )
-        self._views = 1 if not isinstance(self.alpha, Tensor) and self.alpha == 0 else 3
+        self._views = 1 if same(self.alpha, 0.0) else 3
 
     @property
     def needs(self) -> Needs:
@@ -113,7 +116,7 @@ class LASD(ElementWise):
     def entries(self, logits: Tensor, observed: Tensor) -> Tensor:
         lam_negative = self.lam_negative
         if lam_negative is None:
-            check_k(self._hyper["expected_positives"], logits.shape[-1])
+            check_k(self._hyper["expected_positives"], logits.shape[-1], below=True)
             lam_negative = balanced_weight(self.expected_positives, logits.shape[-1], self.lam_positive)
         return lasd(
             logits,

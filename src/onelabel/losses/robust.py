@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from onelabel.contract import Hyper, Needs, Number, Variant, register
-from onelabel.losses.curves import generalised, nll, unified
+from onelabel.losses.curves import generalised, nll, same, unified
 from onelabel.losses.module import ElementWise
 
 PAPER = "Chen et al., Boosting Single Positive Multi-label Classification with Generalized Robust Loss"
@@ -43,16 +43,16 @@ def gr(
     k̂ = σ(w·p + b) and v = exp(−(p−μ)²/(2σ²)) take p without gradient. With `eps` (the authors' program) positives cost
     −log(p + eps).
     """
-    p = torch.sigmoid(logits.detach())
-    k = pseudo_label(p, w, b)
-    unknown = k * generalised(logits, q2) + (1 - k) * generalised(-logits, q3)
-    return unified(
-        observed,
-        positive=nll(logits, eps=eps) if eps else generalised(logits, q1),
-        unknown=unknown,
-        weight=confidence_weight(p, mu, sigma),
-        negative=nll(-logits),
-    )
+    p = torch.sigmoid(logits)
+    k, v = pseudo_label(p.detach(), w, b), confidence_weight(p.detach(), mu, sigma)
+    as_positive = generalised(logits, q2)
+    as_negative = p if same(q3, 1.0) else generalised(-logits, q3)
+    if eps:
+        positive = nll(logits, eps=eps)
+    else:
+        positive = as_positive if same(q1, q2) else generalised(logits, q1)
+    unknown = v * torch.lerp(as_negative, as_positive, k)
+    return unified(observed, positive=positive, unknown=unknown, negative=nll(-logits))
 
 
 @register(
@@ -80,6 +80,7 @@ class GR(ElementWise):
         "mu": Hyper("centre of v at the end", -1, 2, (0.6, 0.8, 1.0)),
         "sigma": Hyper("width of v at the end", 1e-3, 1e6, (0.1, 0.5, 1.0)),
     }
+    clock: Tensor
     START: ClassVar[dict[str, float]] = {"w": 0.0, "b": -2.0, "mu": 0.5, "sigma": 2.0}
 
     def __init__(
@@ -102,10 +103,12 @@ class GR(ElementWise):
         self.first = {**self.START, **(start or {})}
         if unknown := set(self.first) - set(self.START):
             raise ValueError(f"start takes {', '.join(self.START)}, got {', '.join(sorted(unknown))}")
+        for name, value in self.first.items():
+            self.hyper[name].check(f"start[{name!r}]", value)
         self.trainable = trainable
         lead = (self.stack, 1) if self.stack else (1,)
-        for name, value in self.first.items():
-            self.register_buffer(f"{name}_now", torch.full((*lead, 1), value))
+        self.register_buffer("clock", torch.tensor([0, 1]))
+        self.begin_epoch(0, 1)
         if trainable:
             if num_classes is None:
                 raise ValueError("trainable=True learns per class: give num_classes=")
@@ -119,15 +122,17 @@ class GR(ElementWise):
         return Needs(epoch=True)
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
+        self.clock.copy_(torch.tensor([epoch, epochs]))
         for name, first in self.first.items():
             if self.variant == "reference":
                 share = (epoch if name in ("w", "b") else epoch + 1) / max(epochs, 1)
             else:
                 share = epoch / max(epochs - 1, 1)
-            end = getattr(self, name)
-            now = first + (end - first) * share
-            buffer = getattr(self, f"{name}_now")
-            buffer.copy_(now) if isinstance(now, Tensor) else buffer.fill_(now)
+            self._column(f"{name}_now", [first + (end - first) * share for end in self.each(name)])
+
+    def _load_from_state_dict(self, *state: Any) -> None:
+        super()._load_from_state_dict(*state)
+        self.begin_epoch(*self.clock.tolist())
 
     def now(self, name: str) -> Tensor:
         """The current value of w, b, mu or sigma."""
