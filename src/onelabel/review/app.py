@@ -46,8 +46,9 @@ def create_app(settings: Settings, db: Database | None = None) -> FastAPI:
 
     @contextlib.asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        await asyncio.to_thread(_warm)
+        warming = asyncio.create_task(asyncio.to_thread(_warm))
         yield
+        await warming
         await asyncio.to_thread(services.trainer.cancel)
         services.pool.shutdown(wait=False, cancel_futures=True)
         database.close()

@@ -40,7 +40,8 @@ def default_retrain(run: Path | None) -> list[str]:
     config = run / "config.toml" if run is not None else None
     if config is None or not config.is_file():
         return []
-    return [sys.executable, "-m", "onelabel.cli", "train", "--config", str(config), "--labels", "{labels}"]
+    program = [sys.executable, "-c", "from onelabel.cli import main; main()"]
+    return [*program, "train", "--config", str(config), "--labels", "{labels}"]
 
 
 def prepare(
@@ -61,9 +62,8 @@ def prepare(
         say(f"audit: {load_audit(db, read_audit(audit), double_share=settings.double_share):,} pictures")
     if earlier is not None:
         result = import_answers(db, load_answers(earlier))
-        say(
-            f"imported {result['stored']:,} of {result['total']:,} decisions; {result['settled']:,} were settled already"
-        )
+        stored, total = result["stored"], result["total"]
+        say(f"imported {stored:,} of {total:,} decisions; {result['settled']:,} were settled already")
     return db
 
 
