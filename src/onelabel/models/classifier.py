@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +28,13 @@ class Classifier(nn.Module):
         backbone: nn.Module,
         head: nn.Module,
         *,
+        num_classes: int | None = None,
         mean: tuple[float, ...] = MEAN,
         std: tuple[float, ...] = STD,
     ) -> None:
         super().__init__()
         self.backbone, self.head = backbone, head
+        self.num_classes = int(num_classes or head.out_features)  # type: ignore[arg-type]
         # uint8 in, so 255 is folded into both
         self.register_buffer("mean", torch.tensor(mean).mul(255).reshape(1, -1, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(std).mul(255).reshape(1, -1, 1, 1), persistent=False)
@@ -52,10 +53,6 @@ class Classifier(nn.Module):
         features = self.backbone(pictures)
         with torch.autocast(features.device.type, enabled=False):  # bfloat16 logits would tie
             return self.head(features.float()), features
-
-    @property
-    def num_classes(self) -> int:
-        return int(self.head.out_features)  # type: ignore[arg-type]
 
 
 def build_classifier(
@@ -76,12 +73,9 @@ def build_classifier(
 
 
 def make_head(width: int, num_classes: int, given: tuple[Any, Any] | None = None) -> nn.Linear:
-    """The linear head; uniform on ±1/√D as `nn.Linear` does it, unless weight and bias are given."""
+    """The linear head, as `nn.Linear` starts it unless weight and bias are given."""
     layer = nn.Linear(width, num_classes)
     if given is None:
-        bound = 1 / math.sqrt(width)
-        nn.init.uniform_(layer.weight, -bound, bound)
-        nn.init.uniform_(layer.bias, -bound, bound)
         return layer
     weight, bias = (torch.as_tensor(value, dtype=torch.float32) for value in given)
     if tuple(weight.shape) != (num_classes, width) or tuple(bias.shape) != (num_classes,):

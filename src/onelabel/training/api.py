@@ -35,24 +35,28 @@ def evaluate(
     from onelabel.metrics import average_precision
 
     run = run if isinstance(run, Run) else Run.load(run)
-    if isinstance(data, (str, Path)):
-        data = load_dataset(data)
-    if isinstance(data, Splits):
-        if part not in data.parts:
-            raise ValueError(f"part: {part!r}, expected one of {', '.join(data.parts)} as in {data.name}")
-        data = data.parts[part]
-    if run.class_names and tuple(data.class_names) != tuple(run.class_names):
-        raise ValueError(f"{data.name}: its {data.num_classes} class names are not those the run was trained on")
+    chosen = _part(load_dataset(data) if isinstance(data, (str, Path)) else data, part)
+    if run.class_names and tuple(chosen.class_names) != tuple(run.class_names):
+        raise ValueError(f"{chosen.name}: its {chosen.num_classes} class names are not those the run was trained on")
     fabric = make_fabric(TrainConfig(device=device, precision=run.config.precision))
-    feed = Feed(data, fabric.device, size=run.config.size)
+    feed = Feed(chosen, fabric.device, size=run.config.size)
     network = Network(run.classifier.to(fabric.device))
     scores: Tensor = score(network, feed, fabric, batch_size=batch_size, flip=flip)
     true, known = truth(feed)
     each = np.asarray(average_precision(scores.cpu(), true.cpu()))
     return {
         "mAP": mean_ap(scores, feed, empty=run.config.empty_classes),
-        "AP": dict(zip(data.class_names, each.tolist(), strict=True)),
-        "rows": len(data),
+        "AP": dict(zip(chosen.class_names, each.tolist(), strict=True)),
+        "rows": len(chosen),
         "true": known,
         "scores": scores.cpu().numpy(),
     }
+
+
+def _part(data: Any, part: str) -> Dataset | FeatureDataset:
+    if isinstance(data, (Dataset, FeatureDataset)):
+        return data
+    if part not in data.parts:
+        raise ValueError(f"part: {part!r}, expected one of {', '.join(data.parts)} as in {data.name}")
+    chosen: Dataset | FeatureDataset = data.parts[part]
+    return chosen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import platform
 import subprocess
@@ -21,7 +22,7 @@ PACKAGES = ("onelabel", "torch", "torchvision", "timm", "lightning", "numpy", "s
 
 def describe(fabric: Any) -> dict[str, Any]:
     """Versions, hardware, command and commit."""
-    versions = {}
+    versions: dict[str, str | None] = {}
     for name in PACKAGES:
         try:
             versions[name] = metadata.version(name)
@@ -64,7 +65,7 @@ def make_logger(config: TrainConfig, folder: Path) -> Any:
         return None
     try:
         if config.logger in ("auto", "tensorboard"):
-            import tensorboard  # noqa: F401 - Fabric's logger would only fail later
+            importlib.import_module("tensorboard")  # Fabric's logger would only fail later
             from lightning.fabric.loggers import TensorBoardLogger
 
             return TensorBoardLogger(root_dir=folder, name="tensorboard", version="")

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from onelabel.data import Dataset
 from onelabel.metrics import mean_average_precision
 from onelabel.models import Classifier
 from onelabel.training.config import TrainConfig
@@ -26,7 +27,7 @@ def score(
     Every process scores its share of the rows and gets all of them back. Batches are padded to one shape, so that a
     compiled `forward` is compiled once.
     """
-    call = forward or module
+    call = module if forward is None else forward
     was, wanted = module.training, _share(feed.rows, fabric)
     share = len(wanted)
     size = min(batch_size, share)
@@ -63,7 +64,7 @@ def mean_ap(scores: Tensor, feed: Feed, *, empty: str = "zero") -> float:
 def features_of(classifier: Classifier, feed: Feed, fabric: Any, config: TrainConfig) -> Tensor:
     """Pooled float32 features N×D of a split's pictures in eval mode, from the data room's cache where one is given."""
     backbone = classifier.backbone
-    if config.feature_cache is not None:
+    if config.feature_cache is not None and isinstance(feed.part, Dataset):
         from onelabel.data import features
 
         mean, std = ((b.flatten() / 255).tolist() for b in (classifier.mean, classifier.std))

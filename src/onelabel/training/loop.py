@@ -71,13 +71,13 @@ def train(
         seed_everything(config.seed)
         classifier = make_classifier(config, splits, model, head)
         feeds = feeds or make_feeds(config, splits, fabric.device)
-        criterion = fresh_method(config, method, splits)
+        criterion = fresh_method(config, method, splits, classifier)
         checkpoints = Checkpoints(folder)
         position = checkpoints.position() if resume else Position()
         for number, phase in enumerate(phases := phases_of(config)):
             if number < position.phase:
                 continue
-            trained, own = subject(classifier, feeds, splits, fabric, config, phase)
+            trained, own = subject(classifier, feeds, criterion, fabric, config, phase)
             session = Session(trained, criterion, own["train"], fabric, config, phase)
             checkpoints.restore(session, position)
             fit(session, own, position, checkpoints, folder)
@@ -172,8 +172,7 @@ def finish(session: Session, classifier: Classifier, feeds: Feeds, position: Pos
     if config.save_scores:
         folder.save_scores("train", scores_of(session, feeds["train"]))
     result |= found
-    if session.classifier is not classifier:  # a head on features goes back onto its backbone
-        classifier.head.load_state_dict(session.classifier.head.state_dict())
+    if session.classifier is not classifier:  # a head on features: its last weights belong to the backbone
         last = {**classifier.state_dict(), **{name: value for name, value in last.items() if name.startswith("head.")}}
     return folder.finish(classifier, position.bests[track].method, last, result, position.history)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import random
 import sys
@@ -27,13 +29,7 @@ def say(message: str) -> None:
 
 def make_fabric(config: TrainConfig, loggers: list[Any] | None = None) -> Any:
     """A launched `Fabric`. Under `torchrun` the number of processes is torchrun's."""
-    try:
-        from lightning.fabric import Fabric
-    except ImportError:
-        try:
-            from lightning_fabric import Fabric  # what pytorch-lightning brings along
-        except ImportError as error:
-            raise ImportError("lightning is not installed: pip install 'onelabel[vision]'") from error
+    fabric_class = _fabric_class()
     device = config.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -51,12 +47,10 @@ def make_fabric(config: TrainConfig, loggers: list[Any] | None = None) -> Any:
     precision = config.precision
     if precision == "auto":
         precision = "bf16-mixed" if kind == "cuda" and torch.cuda.is_bf16_supported() else "32-true"
-    strategy = config.strategy
-    if strategy == "auto":
-        strategy = "ddp" if several else "auto"  # type: ignore[assignment]
+    strategy = "ddp" if config.strategy == "auto" and several else config.strategy
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fabric = Fabric(
+        fabric = fabric_class(
             accelerator=kind,
             devices=devices,
             num_nodes=nodes,
@@ -72,6 +66,13 @@ def make_fabric(config: TrainConfig, loggers: list[Any] | None = None) -> Any:
     return fabric
 
 
+def _fabric_class() -> Any:
+    for module in ("lightning.fabric", "lightning_fabric"):  # the latter is what pytorch-lightning brings along
+        with contextlib.suppress(ImportError):
+            return importlib.import_module(module).Fabric
+    raise ImportError("lightning is not installed: pip install 'onelabel[vision]'")
+
+
 def seed_everything(seed: int) -> None:
     """Python, NumPy and torch (all devices). The same on every process: a method's draws must agree."""
     random.seed(seed)
@@ -84,7 +85,7 @@ def rng_state(device: torch.device) -> tuple[dict[str, Tensor], dict[str, Any]]:
     tensors = {"torch": torch.get_rng_state()}
     if device.type == "cuda":
         tensors["cuda"] = torch.cuda.get_rng_state(device)
-    name, keys, position, gauss, cached = np.random.get_state(legacy=True)  # type: ignore[misc]
+    name, keys, position, gauss, cached = np.random.get_state(legacy=True)
     tensors["numpy"] = torch.from_numpy(np.asarray(keys, np.uint32).view(np.int32).copy())
     python = random.getstate()
     numbers = {"numpy": [str(name), int(position), int(gauss), float(cached)], "python": [python[0], list(python[1])]}

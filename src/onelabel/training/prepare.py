@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 from onelabel.contract import Method, diagnose
 from onelabel.data import FeatureDataset, Splits
 from onelabel.methods import method as make_method
+from onelabel.methods import method_info
 from onelabel.models import Classifier, build_classifier
 from onelabel.models.classifier import make_head
 from onelabel.training.checkpoint import Position
@@ -22,6 +24,7 @@ from onelabel.training.evaluate import features_of
 from onelabel.training.feeds import Feed
 from onelabel.training.machine import TrainingError, say, seed_everything
 from onelabel.training.plan import Plan
+from onelabel.training.restore import feature_width
 from onelabel.training.session import Phase, Session
 from onelabel.training.stopping import Best
 
@@ -73,29 +76,53 @@ def make_feeds(config: TrainConfig, splits: Splits[Any], device: torch.device) -
     return feeds
 
 
-def fresh_method(config: TrainConfig, given: str | Method | None, splits: Splits[Any]) -> Method:
-    """The method without memory of any training, its draws seeded apart from the network's."""
+def fresh_method(
+    config: TrainConfig, given: str | Method | None, splits: Splits[Any], classifier: Classifier
+) -> Method:
+    """The method without memory of any training, and the head it insists on, if any, in the classifier.
+
+    Its draws are seeded apart from the network's.
+    """
     state = torch.get_rng_state()
     seed_everything(config.seed)
-    made = copy.deepcopy(given) if isinstance(given, Method) else make_method(config.method, **config.hyper)
+    width = feature_width(classifier)
+    if isinstance(given, Method):
+        made = copy.deepcopy(given)
+    else:
+        asked = inspect.signature(method_info(config.method).cls.__init__).parameters
+        extra = {"feature_dim": width} if "feature_dim" in asked and "feature_dim" not in config.hyper else {}
+        made = make_method(config.method, **config.hyper, **extra)
     made.bind(splits.train.observed)
+    head = made.head(width, classifier.num_classes)
+    if head is not None:
+        if type(head) is type(classifier.head):
+            head.load_state_dict(classifier.head.state_dict())
+        classifier.head = head
     torch.set_rng_state(state)
     return made
 
 
 def subject(
-    classifier: Classifier, feeds: Feeds, splits: Splits[Any], fabric: Any, config: TrainConfig, phase: Phase
+    classifier: Classifier, feeds: Feeds, criterion: Method, fabric: Any, config: TrainConfig, phase: Phase
 ) -> tuple[Classifier, Feeds]:
     """What a phase trains on what: the classifier on pictures, or its head on features computed once."""
-    if phase.name != "linear" or isinstance(splits.train, FeatureDataset):
+    looks = type(criterion).bind_features is not Method.bind_features
+    if fabric.world_size > 1 and criterion.head(1, 1) is not None:
+        raise ValueError(f"{config.method} brings its own head, which several processes would train wrongly: use one")
+    if isinstance(feeds["train"].part, FeatureDataset):
+        values = {name: feed.inputs for name, feed in feeds.items()}
+    elif phase.name == "linear" or looks:
+        classifier.to(fabric.device)
+        wanted = feeds if phase.name == "linear" else {"train": feeds["train"]}
+        values = {name: features_of(classifier, feed, fabric, config) for name, feed in wanted.items()}
+    if looks:
+        found = values["train"]
+        assert found is not None
+        criterion.to(fabric.device).bind_features(found)
+    if phase.name != "linear" or isinstance(feeds["train"].part, FeatureDataset):
         return classifier, feeds
-    classifier.to(fabric.device)
-    made = {}
-    for name, feed in feeds.items():
-        values = features_of(classifier, feed, fabric, config)
-        made[name] = Feed(feed.part, feed.device, inputs=values)
-    head = copy.deepcopy(classifier.head)
-    return Classifier(nn.Identity(), head), made
+    made = {name: Feed(feeds[name].part, fabric.device, inputs=value) for name, value in values.items()}
+    return Classifier(nn.Identity(), classifier.head, num_classes=classifier.num_classes), made
 
 
 def hand_over(
@@ -109,7 +136,7 @@ def hand_over(
     """From linear to fine-tuning: the best head, and for a method that learns (ROLE) its best estimates."""
     load_weights(classifier, best.weights, strict=False)
     learns = any(p.requires_grad for p in criterion.parameters())
-    made = fresh_method(config, given, splits)
+    made = fresh_method(config, given, splits, classifier)
     if learns:
         made.load_state_dict(best.method)
     return made

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import nn
 
+from onelabel.methods import method
 from onelabel.models import Classifier, build_backbone, read_weights
 from onelabel.training.config import TrainConfig
 
@@ -18,6 +19,8 @@ def weights_metadata(classifier: Classifier, config: TrainConfig, class_names: t
     v1 = layer is not None and hasattr(layer[0], "conv3") and tuple(layer[0].conv1.stride) == (2, 2)
     about = {
         "backbone": "none" if isinstance(classifier.backbone, nn.Identity) else config.backbone,
+        "head": "linear" if isinstance(classifier.head, nn.Linear) else config.method,
+        "features": feature_width(classifier),
         "stride": "v1" if v1 else "v1.5",
         "size": config.size,
         "mean": (classifier.mean.flatten() / 255).tolist(),
@@ -35,10 +38,20 @@ def classifier_from(path: str | Path) -> tuple[Classifier, tuple[str, ...]]:
     if "onelabel" not in metadata:
         raise ValueError(f"{path}: not the weights of a run (no 'onelabel' in its metadata)")
     about = json.loads(metadata["onelabel"])
-    classes, width = state["head.weight"].shape
+    classes, width = len(about["class_names"]), int(about["features"])
+    insisted = None if about["head"] == "linear" else method(about["head"], **about["hyper"]).head(width, classes)
+    head = insisted if insisted is not None else nn.Linear(width, classes)
     body: nn.Module = nn.Identity()
     if about["backbone"] != "none":
         body = build_backbone(about["backbone"], stride=about["stride"] if about["stride"] == "v1" else "auto")
-    made = Classifier(body, nn.Linear(width, classes), mean=tuple(about["mean"]), std=tuple(about["std"]))
+    mean, std = tuple(about["mean"]), tuple(about["std"])
+    made = Classifier(body, head, num_classes=classes, mean=mean, std=std)
     made.load_state_dict(state)
     return made.eval(), tuple(about["class_names"])
+
+
+def feature_width(classifier: Classifier) -> int:
+    """D, what the head sees."""
+    if isinstance(classifier.head, nn.Linear):
+        return classifier.head.in_features
+    return int(classifier.backbone.num_features)  # type: ignore[arg-type]

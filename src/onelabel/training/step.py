@@ -138,11 +138,16 @@ class Step:
         if self.needs.features:
             needs["features"] = gather_rows(features[:rows].float(), self.fabric, size)
         if self.needs.weights:
-            needs["weights"] = [p for p in self.network.parameters() if p.requires_grad and p.ndim > 1]
+            needs["weights"] = [self._shared(p) for p in self.network.parameters() if p.requires_grad and p.ndim > 1]
         loss: Tensor = self.criterion(logits, self.feed.observed.rows(index), views=views, **needs)
         self._note(loss.detach(), logits.detach(), size)
         self.cursor += size
         return loss
+
+    def _shared(self, weight: Tensor) -> Tensor:
+        """The weight, giving back only this process's share of a gradient that all of them compute alike."""
+        world = self.fabric.world_size
+        return weight if world == 1 else weight / world + weight.detach() * (1 - 1 / world)
 
     @property
     def _views(self) -> int:

@@ -1,0 +1,65 @@
+"""Two processes give what one gives."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file
+from training_workers import train_as_rank, train_once
+
+EXACT = {"backbone": "small-cnn-group", "epochs": 2}  # BatchNorm cannot be synchronised on CPU
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def run_two(processes: Any, out: Path, method: str, settings: dict[str, Any]) -> None:
+    port = free_port()
+    children = [
+        processes.Process(target=train_as_rank, args=(rank, 2, port, str(out), method, settings)) for rank in (0, 1)
+    ]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join(120)
+        assert child.exitcode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        ("em", {"mode": "finetune", "accumulate": 2, "clip": 1.0, "ema": 0.9}),
+        ("role", {"mode": "linearinit", "linear_epochs": 1}),
+        ("em-apl", {"mode": "finetune", "epochs": 3}),
+        ("ll-cp", {"mode": "finetune", "hyper": {"delta": 5.0}, "epochs": 3}),
+        ("l2r", {"mode": "finetune", "hyper": {"strength": 0.01}}),
+    ],
+)
+def test_two_processes_equal_one(tmp_path: Path, processes: Any, method: str, settings: dict[str, Any]) -> None:
+    """150 rows in batches of 16: the last batch has 6, and validation's 50 rows are shared unevenly by no-one."""
+    settings = {**EXACT, **settings}
+    train_once(str(tmp_path / "one"), method, settings)
+    run_two(processes, tmp_path / "two", method, settings)
+    rows = []
+    for name in ("one", "two"):
+        lines = (tmp_path / name / "metrics.jsonl").read_text().splitlines()
+        rows.append([json.loads(line) for line in lines])
+    assert len(rows[0]) == len(rows[1])
+    for one, two in zip(*rows, strict=True):
+        assert one["loss"] == pytest.approx(two["loss"], rel=1e-4, abs=1e-6)
+        assert one["validation_mAP"] == pytest.approx(two["validation_mAP"], abs=0.05)
+    for name in ("weights-last", "method-best"):
+        one, two = (load_file(tmp_path / n / f"{name}.safetensors") for n in ("one", "two"))
+        for key in one:
+            np.testing.assert_allclose(two[key].numpy(), one[key].numpy(), rtol=1e-3, atol=2e-5, err_msg=key)
+    one, two = (np.load(tmp_path / n / "scores-train.npy") for n in ("one", "two"))
+    np.testing.assert_allclose(one, two, atol=1e-4)

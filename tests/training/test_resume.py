@@ -1,0 +1,153 @@
+"""A run that is killed, interrupted or out of disk goes on to the numbers of one that was not."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from training_workers import HYPER, SMALL, scenes, train_once
+
+from onelabel.training import Run, TrainingError, train
+
+FREQUENT = {"checkpoint_steps": 2, "ema": 0.9}
+
+
+def assert_same_run(one: Path, other: Path) -> None:
+    """Everything that holds numbers, bit for bit."""
+    assert (one / "metrics.jsonl").read_bytes() == (other / "metrics.jsonl").read_bytes()
+    for name in ("weights-best", "weights-last", "method-best"):
+        first, second = (load_file(folder / f"{name}.safetensors") for folder in (one, other))
+        assert first.keys() == second.keys()
+        for key in first:
+            assert torch.equal(first[key], second[key]), (name, key)
+    for part in ("train", "validation", "test"):
+        first, second = (np.load(folder / f"scores-{part}.npy") for folder in (one, other))
+        np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "mode"), [("role", "linearinit"), ("em-apl", "finetune")])
+def test_killed_at_random_moments(tmp_path: Path, processes: Any, method: str, mode: str) -> None:
+    settings = {"mode": mode, **FREQUENT}
+    chance = random.Random(5)
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    child = processes.Process(target=train_once, args=(str(whole), method, settings))
+    child.start()
+    child.join()
+    assert child.exitcode == 0
+    for kills in range(8):
+        child = processes.Process(target=train_once, args=(str(cut), method, settings))
+        child.start()
+        # some way into the run, and then at any moment: in a step, an evaluation, or while files are written
+        wanted = checkpoints_written(cut) + chance.randint(1, 3)
+        while child.is_alive() and checkpoints_written(cut) < wanted and kills < 7:
+            time.sleep(0.005)
+        child.join(chance.uniform(0, 0.1) if kills < 7 else None)
+        if child.exitcode is not None:
+            break
+        os.kill(child.pid, signal.SIGKILL)
+        child.join()
+    assert child.exitcode == 0
+    assert kills >= 4
+    assert_same_run(whole, cut)
+
+
+def checkpoints_written(run: Path) -> int:
+    latest = run / "checkpoint" / "latest.json"
+    return int(json.loads(latest.read_text())["folder"]) if latest.is_file() else -1
+
+
+class Crash(BaseException):
+    """Like a kill: nothing catches it."""
+
+
+@pytest.mark.parametrize("after", [3, 6, 9, 12, 17])
+def test_killed_between_two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
+    settings: dict[str, Any] = {"mode": "linear", "epochs": 3, **FREQUENT}
+    train_once(str(tmp_path / "whole"), "role", settings)
+    calls, replace = [0], os.replace
+
+    def dies(source: Any, target: Any) -> None:
+        calls[0] += 1
+        if calls[0] == after:
+            raise Crash
+        replace(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", dies)
+        with pytest.raises(Crash):
+            train_once(str(tmp_path / "cut"), "role", settings)
+    train_once(str(tmp_path / "cut"), "role", settings)
+    assert_same_run(tmp_path / "whole", tmp_path / "cut")
+
+
+def test_full_disk_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import onelabel.training.files as files
+
+    settings: dict[str, Any] = {"mode": "linear", "epochs": 3}
+    train_once(str(tmp_path / "whole"), "em", settings)
+    write, left = Path.write_bytes, [9]
+
+    def full(path: Path, content: bytes) -> int:
+        left[0] -= 1
+        if left[0] < 0:
+            write(path, content[: len(content) // 2])
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        return write(path, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files.Path, "write_bytes", full)
+        with pytest.raises(TrainingError, match="disk is full; the last checkpoint is intact") as caught:
+            train_once(str(tmp_path / "cut"), "em", settings)
+    assert "\n" not in str(caught.value)
+    assert not list((tmp_path / "cut").rglob("*.tmp"))
+    train_once(str(tmp_path / "cut"), "em", settings)
+    assert_same_run(tmp_path / "whole", tmp_path / "cut")
+
+
+def test_interrupt_leaves_a_resumable_run(tmp_path: Path) -> None:
+    """SIGINT in the middle of an epoch: a checkpoint there, KeyboardInterrupt, and the same end after resuming."""
+    settings = {**SMALL, "mode": "finetune", "hyper": HYPER["role"]}
+    whole = train(scenes(), method="role", out=tmp_path / "whole", **settings)
+    from onelabel.training.step import Step
+
+    update, calls = Step.__call__, [0]
+
+    def interrupted(self: Step, sizes: tuple[int, ...]) -> None:
+        calls[0] += 1
+        if calls[0] == 14:
+            os.kill(os.getpid(), signal.SIGINT)
+        update(self, sizes)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Step, "__call__", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            train(scenes(), method="role", out=tmp_path / "cut", **settings)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    train(scenes(), method="role", out=tmp_path / "cut", resume=True, **settings)
+    assert calls[0] < 20, "the second process did not begin again"
+    assert_same_run(tmp_path / "whole", tmp_path / "cut")
+    assert Run.load(tmp_path / "cut").result["test_mAP"] == whole.result["test_mAP"]
+
+
+def test_resuming_a_finished_run_changes_nothing(tmp_path: Path) -> None:
+    first = train_once(str(tmp_path / "run"), "em", {"mode": "linear"})
+    again = train_once(str(tmp_path / "run"), "em", {"mode": "linear"})
+    assert {**first.result, "images_per_second": 0} == {**again.result, "images_per_second": 0}
+    assert first.history == again.history
+
+
+def test_resuming_with_other_settings_is_refused(tmp_path: Path) -> None:
+    train_once(str(tmp_path / "run"), "em", {"mode": "linear"})
+    with pytest.raises(TrainingError, match=r"begun with other settings \(lr 0.001→0.1\)"):
+        train_once(str(tmp_path / "run"), "em", {"mode": "linear", "lr": 0.1})
