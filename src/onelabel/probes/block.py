@@ -43,7 +43,7 @@ class BlockTrainer:
         self.decay = self._decay()
         self.U, self.b = self._initial()
         # Fixed buffers: pages of a large tensor made anew each step would cost as much as its arithmetic.
-        self.U.grad = torch.zeros_like(self.U)
+        self.grad = self.U.grad = torch.zeros_like(self.U)
         self.buffers: dict[int, Tensor] = {}
         capturable = device.type == "cuda"
         self.adam = torch.optim.Adam([self.U, self.b], lr=1.0, fused=True, capturable=capturable)
@@ -124,13 +124,14 @@ class BlockTrainer:
         if streams and main is not None:
             for stream in streams:
                 main.wait_stream(stream)
-        torch.bmm(X.transpose(1, 2), slope.transpose(1, 2).reshape(seeds, X.shape[1], -1), out=self.U.grad)
+        torch.bmm(X.transpose(1, 2), slope.transpose(1, 2).reshape(seeds, X.shape[1], -1), out=self.grad)
         self.b.grad = slope.sum(2, keepdim=True)
+        dU = self._wide(self.grad)
         for part, dW, db in extra:
-            self._wide(self.U.grad)[:, :, part.start : part.stop] += dW
+            dU[:, :, part.start : part.stop] += dW
             self.b.grad[:, part.start : part.stop] += db
         if self.decay is not None:
-            self._wide(self.U.grad).addcmul_(self._wide(self.U), self.decay.transpose(1, 2))
+            dU.addcmul_(self._wide(self.U), self.decay.transpose(1, 2))
             self.b.grad.addcmul_(self.b, self.decay)
         self.adam.step()
 

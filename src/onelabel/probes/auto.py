@@ -1,0 +1,202 @@
+"""`choose`: try everything as probes, pick by the best criterion the data allows, and say why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from onelabel.contract import method_info
+from onelabel.labels import Labels, estimate_k
+from onelabel.probes.criteria import CRITERIA, DEFAULT_BLIND, Interval, audit, criterion_named
+from onelabel.probes.engine import fit_probes
+from onelabel.probes.features import as_features
+from onelabel.probes.prior import estimate_priors
+from onelabel.probes.results import ProbeResults, Row
+from onelabel.probes.spec import ProbeSpec, grid
+
+#: Fewer audited rows than this choose worse than the single positives do (docs/probes.md); they still give k.
+AUDIT_ROWS = 100
+#: What is tried unless the caller says otherwise: every family that works without clean labels.
+METHODS: Mapping[str, Mapping[str, Any]] = {
+    "an": {},
+    "an-ls": {},
+    "wan": {},
+    "em": {"alpha": [0.1, 0.2]},
+    "gr": {},
+    "focal": {},
+    "asl": {},
+    "role": {},
+    "ll-r": {},
+}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The winner, its weights, and the grounds."""
+
+    spec: ProbeSpec
+    weight: NDArray[np.float32]  #: L×D
+    bias: NDArray[np.float32]  #: L
+    criterion: str
+    value: float
+    reason: str
+    leaderboard: list[Row]
+    results: ProbeResults
+    k: float
+    interval: Interval | None = None  #: of the winner on the audit, where there is one
+
+
+def choose(
+    features: Any,
+    labels: Labels,
+    *,
+    specs: Sequence[ProbeSpec] | None = None,
+    methods: Any = None,
+    validation: tuple[Any, Any] | None = None,
+    audit_rows: tuple[Any, Any] | None = None,
+    criterion: str = "auto",
+    k: float | None = None,
+    lr: Sequence[float] = (1e-2, 1e-3, 1e-4),
+    batch_size: int | None = None,
+    epochs: int = 25,
+    seeds: Sequence[int] = (0, 1),
+    held: float = 0.2,
+    device: torch.device | str | None = None,
+    progress: bool = True,
+) -> Choice:
+    """Fit a grid of probes and choose one.
+
+    The criterion is the best that the data allows: mAP on clean validation rows; mAP on an audit of at least
+    `AUDIT_ROWS` fully labelled rows; else, with a share `held` of the rows kept out of training, what
+    docs/probes.md's table of regrets supports on single positives. A cell counts by its mean over seeds; the weights
+    are those of its best seed.
+
+    Args:
+        features, labels: the training set.
+        specs: the probes to try; else `methods` (names, or settings by name) × `lr` × `seeds`.
+        validation: features and labels of held-out rows: clean (a 0/1 matrix), or single positives (`Labels`).
+        audit_rows: features and the clean 0/1 labels of a few checked rows.
+        criterion: a name of `list_criteria()`, to insist.
+        k: the mean number of positives for the methods that ask; else from the audit (5 rows or more), clean
+            validation, or the scores of a first probe.
+    """
+    X = as_features(features, "features")
+    source, kind = validation, "given"
+    clean = validation is not None and not (isinstance(validation[1], Labels) and validation[1].has_unknown)
+    checked = 0 if audit_rows is None else len(audit_rows[1])
+    rows = np.arange(len(X))
+    if not clean and criterion in ("auto", "clean") and checked >= AUDIT_ROWS:
+        source, kind, clean = audit_rows, "audit", True
+    if source is None:
+        rows, kept = _hold_out(labels, held)
+        source, kind = (_take(X, kept), labels.take(kept)), "held"
+    train, observed = (X, labels) if len(rows) == len(X) else (_take(X, rows), labels.take(rows))
+    chosen = criterion_named(criterion, clean=clean)
+    k, k_said = (float(k), f"k = {k:g} as given") if k is not None else _k(train, observed, source, clean, audit_rows)
+    if specs is None:
+        size = batch_size or (16 if len(train) < 20_000 else 64)
+        table = methods if methods is not None else METHODS
+        specs = grid(table, lr=list(lr), batch_size=size, seeds=list(seeds), epochs=epochs)
+    specs = [_with_k(spec, k) for spec in specs]
+    results = fit_probes(
+        train, observed, specs, validation=source, criterion=chosen.name, device=device, progress=progress
+    )
+    board = results.leaderboard()
+    top = board[0]
+    values = results.values[list(top.probes)]
+    if not np.isfinite(values).any():
+        raise RuntimeError("every probe diverged: scale the features, or give smaller learning rates")
+    winner = top.probes[int(np.nanargmax(values))]
+    interval = None
+    if audit_rows is not None and checked:
+        interval = audit(results.scores(audit_rows[0], winner), audit_rows[1])
+    reason = _reason(top, board, chosen.name, kind, len(as_features(source[0], "validation")), k_said, interval)
+    return Choice(
+        results.specs[winner],
+        results.weight[winner],
+        results.bias[winner],
+        chosen.name,
+        top.value,
+        reason,
+        board,
+        results,
+        k,
+        interval,
+    )
+
+
+def _take(X: torch.Tensor, rows: NDArray[np.int64]) -> torch.Tensor:
+    return X[torch.from_numpy(rows)]
+
+
+def _hold_out(labels: Labels, share: float) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Training and held-out rows; of the latter only those with a positive can measure anything."""
+    if not 0 < share < 1:
+        raise ValueError(f"held must lie strictly between 0 and 1, got {share!r}")
+    named = np.flatnonzero(labels.positives_per_row() > 0)
+    order = np.random.default_rng(0).permutation(named)
+    count = max(1, round(share * len(named)))
+    if len(named) < 10 or count >= len(named):
+        raise ValueError(f"labels hold {len(named)} rows with a positive; at least 10 are needed to hold some out")
+    kept = np.sort(order[:count])
+    return np.setdiff1d(np.arange(labels.num_examples), kept), kept
+
+
+def _k(
+    X: torch.Tensor, labels: Labels, source: tuple[Any, Any], clean: bool, audit_rows: tuple[Any, Any] | None
+) -> tuple[float, str]:
+    if audit_rows is not None and len(audit_rows[1]) >= 5:
+        estimate = estimate_k(np.asarray(audit_rows[1]))
+        return max(estimate.mean, 1e-3), f"{estimate} from the audit"
+    if clean:
+        true = source[1].to_dense() > 0 if isinstance(source[1], Labels) else np.asarray(source[1])
+        return max(float(true.sum(1).mean()), 1e-3), f"k = {true.sum(1).mean():.2f} from the validation rows"
+    if labels.is_fully_observed:
+        mean = float(labels.positives_per_row().mean())
+        return max(mean, 1e-3), f"k = {mean:.2f}, counted"
+    # an assume-negative probe at its best epoch on the held-out single positives says which label would be named
+    first = fit_probes(X, labels, grid("an", lr=1e-3, batch_size=32, epochs=12), validation=source, progress=False)
+    said = torch.sigmoid(first.scores(source[0], 0)).nan_to_num(0.5)
+    estimate_ = estimate_priors(said, source[1])
+    return max(estimate_.k, 1e-3), str(estimate_)
+
+
+def _with_k(spec: ProbeSpec, k: float) -> ProbeSpec:
+    takes = "expected_positives" in method_info(spec.method).defaults
+    if not takes or "expected_positives" in spec.hyper:
+        return spec
+    return ProbeSpec(
+        spec.method,
+        {**spec.hyper, "expected_positives": k},
+        spec.lr,
+        spec.batch_size,
+        spec.seed,
+        spec.epochs,
+        spec.weight_decay,
+        spec.labels,
+    )
+
+
+def _reason(
+    top: Row, board: list[Row], criterion: str, kind: str, rows: int, k_said: str, interval: Interval | None
+) -> str:
+    where = {
+        "given": f"the {rows} validation rows",
+        "audit": f"the {rows} audited rows",
+        "held": f"{rows} rows held out, of which one positive each is known",
+    }[kind]
+    spread = f" ± {top.std:.3f}" if np.isfinite(top.std) else ""
+    text = f"{top.spec} has the highest {criterion} ({top.value:.3f}{spread}) of {len(board)} settings on {where}"
+    if len(board) > 1:
+        text += f"; next is {board[1].spec} ({board[1].value:.3f})"
+    if kind == "held" and criterion == DEFAULT_BLIND:
+        text += f"; without fully labelled rows {criterion} regrets least (docs/probes.md)"
+    elif not CRITERIA[criterion].clean:
+        text += f"; {criterion} uses observed positives only"
+    text += f"; {k_said}"
+    return text + (f"; mAP on the audit {interval}." if interval else ".")

@@ -1,0 +1,232 @@
+"""`OneLabelClassifier`: a scikit-learn estimator that learns every label from one label per row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from onelabel.contract import method_info
+from onelabel.labels import Labels
+from onelabel.metrics import mean_average_precision
+from onelabel.probes.engine import fit_probes
+from onelabel.probes.spec import ProbeSpec
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError as error:  # pragma: no cover
+    raise ImportError("OneLabelClassifier needs scikit-learn: pip install 'onelabel[sklearn]'") from error
+
+#: Entries above which `recovered_labels_` keeps the positives only.
+DENSE_ENTRIES = 50_000_000
+
+
+class OneLabelClassifier(ClassifierMixin, BaseEstimator):
+    """A linear classifier over features that names every label, learned from one known positive per row.
+
+    Parameters
+    ----------
+    method : a name of `onelabel.list_methods()`, or "auto" to try many and choose (`onelabel.probes.choose`).
+    hyper : the method's settings, a dict.
+    lr, batch_size, epochs, weight_decay : of Adam.
+    expected_positives : k for the methods that ask; None is their default.
+    standardise : train on features scaled to unit deviation (folded into the weights afterwards).
+    random_state : seed of the first weights and of the order.
+    device : where to train; None is a GPU where there is one.
+
+    Attributes
+    ----------
+    classes_ : the labels, one per column.
+    coef_, intercept_ : L×D, L. The intercepts are moved so that a probability of 0.5 is the best place to say yes.
+    thresholds_ : per class, the logit by which they were moved: 0 where negatives were observed; where none was, what
+        maximises Lee and Liu's r²/P(ŷ=1) on the training rows, for one positive a row says nothing about scale.
+    recovered_labels_ : `Labels` of the training rows, complete: observed entries as they were, the rest as predicted.
+    spec_, reason_ : the probe that was trained; why, for "auto".
+    """
+
+    def __init__(
+        self,
+        method: str = "em",
+        *,
+        hyper: Mapping[str, Any] | None = None,
+        lr: float = 1e-3,
+        batch_size: int = 16,
+        epochs: int = 25,
+        weight_decay: float = 0.0,
+        expected_positives: float | None = None,
+        standardise: bool = True,
+        random_state: int | None = 0,
+        device: str | None = None,
+    ) -> None:
+        self.method = method
+        self.hyper = hyper
+        self.lr = lr
+        self.batch_size = batch_size
+        self.epochs = epochs
+        self.weight_decay = weight_decay
+        self.expected_positives = expected_positives
+        self.standardise = standardise
+        self.random_state = random_state
+        self.device = device
+
+    def fit(self, X: Any, y: Any) -> OneLabelClassifier:
+        """Learn from features N×D and `y`: a class per row, a list of classes per row, a ternary matrix or `Labels`.
+
+        In a matrix +1 is positive, 0 unknown, −1 negative: a 0/1 matrix says nothing about its zeros. Give fully
+        labelled rows as `Labels.from_true(Y)`, with ``method="bce"``.
+        """
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        X = validate_data(self, X, dtype=np.float32, ensure_min_samples=2)
+        labels, self.classes_ = _labels_of(y)
+        if labels.num_examples != len(X):
+            raise ValueError(f"y has {labels.num_examples} rows, X {len(X)}: they must be equal")
+        scale = X.std(0) if self.standardise else np.ones(X.shape[1], np.float32)
+        scale = np.where(scale > 0, scale, 1).astype(np.float32)
+        centre = X.mean(0) if self.standardise else np.zeros(X.shape[1], np.float32)
+        weight, bias = self._train((X - centre) / scale, labels)
+        self.coef_ = (weight / scale).astype(np.float32)
+        self.intercept_ = (bias - self.coef_ @ centre).astype(np.float32)
+        self.thresholds_ = _thresholds(self.decision_function(X), labels)
+        self.intercept_ -= self.thresholds_
+        self.recovered_labels_ = _recover(self.decision_function(X) > 0, labels)
+        return self
+
+    def _train(self, X: NDArray[np.float32], labels: Labels) -> tuple[NDArray[Any], NDArray[Any]]:
+        seed = int(self.random_state or 0)
+        hyper = dict(self.hyper or {})
+        if self.method == "auto":
+            from onelabel.probes.auto import choose
+
+            choice = choose(
+                X,
+                labels,
+                k=self.expected_positives,
+                epochs=self.epochs,
+                batch_size=self.batch_size,
+                seeds=(seed, seed + 1),
+                device=self.device,
+            )
+            self.spec_, self.reason_ = choice.spec, choice.reason
+            return choice.weight, choice.bias
+        if self.expected_positives is not None and "expected_positives" in method_info(self.method).defaults:
+            hyper["expected_positives"] = self.expected_positives
+        size = min(self.batch_size, len(X))
+        self.spec_ = ProbeSpec(self.method, hyper, self.lr, size, seed, self.epochs, self.weight_decay)
+        self.reason_ = "as asked"
+        results = fit_probes(X, labels, [self.spec_], device=self.device)
+        return results.weight[0], results.bias[0]
+
+    def decision_function(self, X: Any) -> NDArray[np.float32]:
+        """Logits, N×L; above 0 `predict` says yes."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float32, reset=False)
+        scores: NDArray[np.float32] = X @ self.coef_.T + self.intercept_
+        return scores
+
+    def predict_proba(self, X: Any) -> NDArray[np.float32]:
+        """The probability of every label, N×L; rows do not sum to one."""
+        out: NDArray[np.float32] = torch.sigmoid(torch.from_numpy(self.decision_function(X))).numpy()
+        return out
+
+    def predict(self, X: Any) -> NDArray[np.int64]:
+        """Every label of every row: a 0/1 matrix N×L, columns as in `classes_`."""
+        return (self.decision_function(X) > 0).astype(np.int64)
+
+    def score(self, X: Any, y: Any, sample_weight: None = None) -> float:
+        """Mean average precision on clean labels, a 0/1 matrix N×L (or fully observed `Labels`).
+
+        Other forms of `y` are observed positives: everything else counts as absent, as when searching a grid on
+        single positives.
+        """
+        scores = torch.from_numpy(self.decision_function(X))
+        if isinstance(y, Labels):
+            true = y.to_dense() > 0
+        else:
+            array = np.asarray(y) if not _is_ragged(y) else None
+            matrix = array is not None and array.ndim == 2
+            true = array > 0 if matrix and array is not None else _against(y, self.classes_)
+        return float(mean_average_precision(scores, torch.from_numpy(np.ascontiguousarray(true)), empty="skip"))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = True
+        return tags
+
+
+def _is_ragged(y: Any) -> bool:
+    return isinstance(y, (list, tuple)) and any(isinstance(row, (list, tuple, set)) for row in y[:1])
+
+
+def _labels_of(y: Any) -> tuple[Labels, NDArray[Any]]:
+    """Observed labels and their classes, from any of the four forms of y."""
+    if isinstance(y, Labels):
+        names = y.class_names if y.class_names is not None else range(y.num_classes)
+        return y, np.array(names)
+    if _is_ragged(y) and not _is_matrix(y):
+        classes = np.array(sorted({label for row in y for label in row}))
+        position = {label: i for i, label in enumerate(classes.tolist())}
+        return Labels.from_classes([[position[v] for v in row] for row in y], num_classes=len(classes)), classes
+    from sklearn.utils import column_or_1d
+    from sklearn.utils.multiclass import check_classification_targets
+
+    array = y.toarray() if hasattr(y, "toarray") else np.asarray(y)
+    if array.ndim == 2 and array.shape[1] > 1:
+        return Labels.from_matrix(array.astype(np.float64)), np.arange(array.shape[1])
+    array = column_or_1d(array, warn=True)
+    check_classification_targets(array)
+    classes, position_of = np.unique(array, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"y holds {len(classes)} class; a classifier needs at least two")
+    return Labels.from_classes(position_of, num_classes=len(classes)), classes
+
+
+def _is_matrix(y: Any) -> bool:
+    """Whether nested lists are a ternary matrix: all rows of one length above one and nothing but −1, 0, 1."""
+    lengths = {len(row) for row in y}
+    return len(lengths) == 1 and lengths.pop() > 1 and {v for row in y for v in row} <= {-1, 0, 1}
+
+
+def _against(y: Any, classes: NDArray[Any]) -> NDArray[np.bool_]:
+    rows = [row if isinstance(row, (list, tuple, set)) else [row] for row in (y if _is_ragged(y) else np.asarray(y))]
+    position = {label: i for i, label in enumerate(classes.tolist())}
+    true = np.zeros((len(rows), len(classes)), np.bool_)
+    for i, row in enumerate(rows):
+        for label in row:
+            plain = label.item() if hasattr(label, "item") else label
+            if plain in position:
+                true[i, position[plain]] = True
+    return true
+
+
+def _thresholds(scores: NDArray[np.float32], labels: Labels) -> NDArray[np.float32]:
+    """Per class, a logit: 0 where negatives are known (or nothing is), else midway below the best by r²/P(ŷ=1)."""
+    counts = labels.counts()
+    out = np.zeros(labels.num_classes, np.float32)
+    blind = (counts.negatives == 0) & (counts.positives > 0)
+    if scores.size > DENSE_ENTRIES or not blind.any():
+        return out
+    ranked, order = torch.from_numpy(scores).sort(dim=0, descending=True)
+    hits = (labels.rows(slice(None)) > 0).gather(0, order).double().cumsum(0)
+    below = torch.cat([ranked[1:], ranked[-1:] - 1])
+    value = hits**2 / torch.arange(1, len(hits) + 1)[:, None]
+    at = value.masked_fill(ranked == below, -1.0).argmax(0, keepdim=True)
+    middle = ((ranked.gather(0, at) + below.gather(0, at)) / 2)[0].numpy()
+    return np.where(blind, middle, out).astype(np.float32)
+
+
+def _recover(called: NDArray[np.bool_], labels: Labels) -> Labels:
+    """Observed entries as they are, the rest as called; beyond `DENSE_ENTRIES` positives only."""
+    rows, cols, values = labels.to_coo()
+    called = called.copy()
+    called[rows, cols] = values > 0
+    if called.size <= DENSE_ENTRIES:
+        return Labels.from_true(called.astype(np.uint8), labels.class_names)
+    rows, cols = np.nonzero(called)
+    return Labels.from_coo(rows, cols, 1, shape=labels.shape, class_names=labels.class_names)
