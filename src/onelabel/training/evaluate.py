@@ -14,6 +14,7 @@ from onelabel.metrics import mean_average_precision
 from onelabel.models import Classifier
 from onelabel.training.config import TrainConfig
 from onelabel.training.feeds import Feed
+from onelabel.training.machine import all_parts
 
 Forward = Callable[..., tuple[Tensor, Tensor]]
 
@@ -90,5 +91,4 @@ def _share(rows: int, fabric: Any) -> Tensor:
 def _everything(local: Tensor, rows: int, fabric: Any) -> Tensor:
     if fabric.world_size == 1:
         return local[:rows]
-    gathered: Tensor = fabric.all_gather(local.contiguous()).reshape(-1, local.shape[-1])
-    return gathered[:rows]
+    return torch.cat(all_parts(local, fabric))[:rows]
