@@ -67,7 +67,9 @@ def test_extracts_and_merges(kind: str, tmp_path: Path) -> None:
     assert _tree(target) == {**GOOD, "a/kept.txt": b"mine"}
 
 
-@pytest.mark.parametrize("name", ["../out.txt", "/tmp/onelabel-out.txt", "a/../../out.txt", "..\\out.txt", "C:\\out.txt"])
+@pytest.mark.parametrize(
+    "name", ["../out.txt", "/tmp/onelabel-out.txt", "a/../../out.txt", "..\\out.txt", "C:\\out.txt"]
+)
 @pytest.mark.parametrize("kind", ["tar", "zip"])
 def test_nothing_is_written_outside(name: str, kind: str, tmp_path: Path) -> None:
     file = tmp_path / f"x.{kind}"
@@ -131,7 +133,9 @@ def test_bounds(tmp_path: Path) -> None:
 def test_damaged(kind: str, tmp_path: Path) -> None:
     data = {"a": os.urandom(50_000), "b": os.urandom(50_000)}
     file = tmp_path / f"x.{kind}"
-    whole = (_zip(file, data) if kind == "zip" else _tar(file, list(data.items()), "w:gz" if kind == "tgz" else "w")).read_bytes()
+    whole = (
+        _zip(file, data) if kind == "zip" else _tar(file, list(data.items()), "w:gz" if kind == "tgz" else "w")
+    ).read_bytes()
     file.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(DataError, match=r"download it again"):
         extract(file, tmp_path / "out")
@@ -242,8 +246,8 @@ def test_broken_connection_is_resumed_in_one_call(server: Server, tmp_path: Path
 
 def test_a_later_call_goes_on(server: Server, tmp_path: Path) -> None:
     server.breaks, server.errors = 1, 0
+    server_errors_after_break(server)
     with pytest.raises(DataError, match=r"1,000,000 bytes are kept in f.part"):
-        server_errors_after_break(server)
         download(server.url, tmp_path / "f", md5=MD5, retries=1, wait=0)
     assert not (tmp_path / "f").exists()
     server.errors = 0
@@ -308,7 +312,11 @@ def test_a_benchmark_is_downloaded_and_extracted_once(
 ) -> None:
     server.body = _zip(tmp_path / "made.zip", GOOD).read_bytes()
     made = Benchmark(
-        "toy", (Archive(server.url, hashlib.md5(server.body).hexdigest()),), "a/b.txt", "none", BENCHMARKS["cub"].published
+        "toy",
+        (Archive(server.url, hashlib.md5(server.body).hexdigest()),),
+        "a/b.txt",
+        "none",
+        BENCHMARKS["cub"].published,
     )
     monkeypatch.setitem(BENCHMARKS, "toy", made)
     folder = download_benchmark("toy", tmp_path / "data")

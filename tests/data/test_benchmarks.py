@@ -155,7 +155,8 @@ def test_voc_is_as_published_cell_by_cell(voc_lists: Path, shared_data: Path) ->
     printed = {5: (1.0, 2.0), 10: (1.1, 1.9), 25: (1.2, 1.7)}
     assert {m: (round(a, 1), round(b, 1)) for m, (a, b) in numbers.intervals.items()} == printed
     other = load_dataset("voc2012", root=voc_lists, seed=7)
-    assert (other.train.source.paths != splits.train.source.paths) and len(other.train) == 4574
+    assert other.train.source.paths != splits.train.source.paths
+    assert len(other.train) == 4574
 
 
 @pytest.mark.shared
@@ -232,9 +233,7 @@ def test_coco_order_and_labels(tmp_path: Path, picture: Callable[..., bytes]) ->
     for row, identifier in enumerate(ids):
         for c, category in enumerate((1, 18, 90)):
             areas = [
-                a["area"]
-                for a in content["annotations"]
-                if (a["image_id"], a["category_id"]) == (identifier, category)
+                a["area"] for a in content["annotations"] if (a["image_id"], a["category_id"]) == (identifier, category)
             ]
             assert sizes[row, c] == pytest.approx(min(1.0, max(areas, default=0) / 280))
     assert len(load_dataset("coco2014", root=tmp_path, drop="size").train) == 4
@@ -245,7 +244,11 @@ def test_coco_malformed(tmp_path: Path, picture: Callable[..., bytes]) -> None:
     file = tmp_path / "annotations/instances_train2014.json"
     content = json.loads(file.read_text())
     good = len(content["annotations"])
-    content["annotations"] += [{"image_id": 9}, {"image_id": 9, "category_id": 777}, {"image_id": 31337, "category_id": 1}]
+    content["annotations"] += [
+        {"image_id": 9},
+        {"image_id": 9, "category_id": 777},
+        {"image_id": 31337, "category_id": 1},
+    ]
     content["images"][0]["file_name"] = "../../etc/passwd"
     file.write_text(json.dumps(content))
     splits = load_dataset("coco2014", root=tmp_path, validation=0)
@@ -266,7 +269,9 @@ def test_coco_malformed(tmp_path: Path, picture: Callable[..., bytes]) -> None:
 # --- NUS-WIDE ----------------------------------------------------------------------------------------------------
 
 
-def _nus_tree(root: Path, picture: Callable[..., bytes], train: int = 14, test: int = 7) -> tuple[list[str], np.ndarray]:
+def _nus_tree(
+    root: Path, picture: Callable[..., bytes], train: int = 14, test: int = 7
+) -> tuple[list[str], np.ndarray]:
     names = ["airport", "animal", "sky"]
     (root / "ConceptsList").mkdir(parents=True)
     (root / "ConceptsList/Concepts81.txt").write_text("\r\n".join(names) + "\r\n")

@@ -50,6 +50,9 @@ def test_every_hostile_picture_is_read_or_named(hostile: dict[str, bytes]) -> No
             with pytest.raises(ImageError) as caught:
                 read_image(data, name=name)
             assert caught.value.kind == FATAL[name], name
+            with pytest.raises(ImageError) as caught:
+                square_image(data, 8, name=name, exact=False)
+            assert caught.value.kind == FATAL[name], name
             assert name in str(caught.value)
         else:
             image = read_image(data, name=name)
@@ -58,7 +61,9 @@ def test_every_hostile_picture_is_read_or_named(hostile: dict[str, bytes]) -> No
             assert image.shape[2] == 3
             noted = inspect_image(data).notes
             assert (NOTED[name] in noted) if name in NOTED else not set(noted) - {"long", "tiny"}, name
-            assert square_image(data, 16).shape == (16, 16, 3)
+            plain, fast = square_image(data, 16), square_image(data, 16, exact=False)
+            assert plain.shape == fast.shape == (16, 16, 3)
+            assert np.abs(plain.astype(int) - fast).max() <= 1, name
 
 
 def test_16_bits_are_scaled_not_clipped(hostile: dict[str, bytes]) -> None:

@@ -121,7 +121,9 @@ def test_table_options(class_folder: Path, tmp_path: Path) -> None:
     file.write_text("where;first;second;stage\n".replace(";", ",") + "cat/cat0.jpg,cat,furry,\nowl/owl0.jpg,owl,,\n")
     splits = load_dataset(file, root=class_folder, image="where", labels=["first", "second"], validation=0)
     assert _positives(splits.train) == [{"cat", "furry"}, {"owl"}]
-    clean = load_dataset(file, root=class_folder, image="where", labels=["first", "second"], validation=0, complete=True)
+    clean = load_dataset(
+        file, root=class_folder, image="where", labels=["first", "second"], validation=0, complete=True
+    )
     np.testing.assert_array_equal(clean.train.true, [[1, 1, 0], [0, 0, 1]])
     assert (clean.train.observed.positives_per_row() == 1).all()
     (tmp_path / "classes.txt").write_text("owl\ncat\n")
@@ -242,7 +244,9 @@ def test_malformed_shards(tmp_path: Path, picture: Picture) -> None:
     assert splits.report.counts == {"empty-file": 1, "malformed": 2, "no-label": 1}
     data = (tmp_path / "a.tar").read_bytes()
     (tmp_path / "b.tar").write_bytes(data[:2000])
-    assert load_dataset(tmp_path / "b.tar", class_names=["owl", "cat"], validation=0).report.names("truncated") == ["b.tar"]
+    assert load_dataset(tmp_path / "b.tar", class_names=["owl", "cat"], validation=0).report.names("truncated") == [
+        "b.tar"
+    ]
     (tmp_path / "c.tar").write_bytes(b"not a tar file" * 100)
     with pytest.raises(DataError, match="no pictures found"):
         load_dataset(tmp_path / "c.tar")
@@ -315,7 +319,9 @@ def test_arff(tmp_path: Path) -> None:
     np.testing.assert_array_equal(splits.train.true, [[1, 0], [1, 0]])
     assert splits.report.names("malformed") == ["a.arff: train row 1"]
     (tmp_path / "m.arff").write_text(ARFF.replace(" -C 2", "").replace("?", "1"))
-    (tmp_path / "m.xml").write_text('<labels xmlns="http://mulan"><label name="black bird"/><label name="owl"/></labels>')
+    (tmp_path / "m.xml").write_text(
+        '<labels xmlns="http://mulan"><label name="black bird"/><label name="owl"/></labels>'
+    )
     mulan = load_dataset(tmp_path / "m.arff", validation=0)
     assert mulan.class_names == ("black bird", "owl")
     np.testing.assert_array_equal(mulan.train.true, [[0, 1], [1, 0], [0, 1]])

@@ -106,20 +106,23 @@ def _opened(raw: bytes | str, name: str, max_pixels: int) -> Iterator[Any]:
             raise ImageError("truncated" if early else "broken", name, error) from None
 
 
+def _turned(image: Any) -> bool:
+    try:
+        return int(image.getexif().get(0x0112, 1)) in range(2, 9)
+    except Exception:  # damaged EXIF is not a damaged picture
+        return False
+
+
 def _notes(image: Any, upright: bool) -> tuple[str, ...]:
     width, height = image.size
     mode = image.mode
     raw_mode = str(image.tile[0][3]) if getattr(image, "tile", None) else ""
-    orientation = 1
-    if upright:
-        with contextlib.suppress(Exception):  # damaged EXIF is not a damaged picture
-            orientation = int(image.getexif().get(0x0112, 1))
     found = {
         "grey": mode in ("1", "L", "LA", "La"),
         "cmyk": mode in ("CMYK", "YCCK"),
         "deep": mode.startswith("I") or mode == "F" or ";16" in raw_mode,
         "animated": bool(getattr(image, "is_animated", False)) and image.format != "MPO",
-        "rotated": orientation in range(2, 9),
+        "rotated": upright and _turned(image),
         "tiny": min(width, height) < 8,
         "long": max(width, height) > 20 * min(width, height) and min(width, height) > 0,
     }
@@ -168,12 +171,12 @@ def square_image(
         array = _as_rgb(raw)
         if array.shape[:2] == (size, size):
             return array
-        return _fast_resize(array, size) if not exact else _exact_resize(_pil()[0].fromarray(array), size)
+        return _fast_resize(np.array(array), size) if not exact else _exact_resize(_pil()[0].fromarray(array), size)
     with _opened(raw, name or _name(raw), max_pixels) as image:
         if draft and image.format == "JPEG":
             image.draft(None, (2 * size, 2 * size))
         picture = _rgb(image, upright)
-        return _exact_resize(picture, size) if exact else _fast_resize(np.asarray(picture), size)
+        return _exact_resize(picture, size) if exact else _fast_resize(np.array(picture), size)
 
 
 def _exact_resize(picture: Any, size: int) -> NDArray[np.uint8]:
@@ -186,20 +189,18 @@ def _fast_resize(array: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
     import torch
     from torch.nn.functional import interpolate
 
-    if array.shape[:2] == (size, size):
-        return array
-    tensor = torch.from_numpy(np.array(array)).permute(2, 0, 1)[None]
-    small = interpolate(tensor, (size, size), mode="bilinear", antialias=True)
-    result: NDArray[np.uint8] = small[0].permute(1, 2, 0).contiguous().numpy()
+    image = torch.from_numpy(array).permute(2, 0, 1)
+    if tuple(image.shape[1:]) != (size, size):
+        image = interpolate(image[None], (size, size), mode="bilinear", antialias=True)[0]
+    result: NDArray[np.uint8] = image.permute(1, 2, 0).contiguous().numpy()
     return result
 
 
 def _rgb(image: Any, upright: bool) -> Any:
     image_module, operations = _pil()
     image.load()
-    if upright:
-        with contextlib.suppress(Exception):  # damaged EXIF is not a damaged picture
-            image = operations.exif_transpose(image)
+    if upright and _turned(image):
+        image = operations.exif_transpose(image)
     if image.mode == "RGB":
         return image
     if image.mode.startswith("I") or image.mode == "F":
