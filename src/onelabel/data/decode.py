@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,16 +71,3 @@ class Decoder:
 def in_chunks(count: int, size: int, chunk_bytes: int = 64 << 20) -> int:
     """How many squares fit in a chunk of about `chunk_bytes`, at least 1 and at most `count`."""
     return max(1, min(count or 1, chunk_bytes // (size * size * 3)))
-
-
-def parallel(
-    function: Callable[[Any], Any], items: Sequence[Any], *, threads: int | None, advance: Advance | None = None
-) -> list[Any]:
-    """`function` of each item by a pool of threads, in order."""
-    results = []
-    with ThreadPoolExecutor(max(1, workers(threads))) as pool:
-        for result in pool.map(function, items):
-            results.append(result)
-            if advance is not None:
-                advance(1)
-    return results
