@@ -12,7 +12,7 @@ setup: .venv/.ready
 	touch $@
 
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: setup
 	$(BIN)/ruff check .
