@@ -23,7 +23,7 @@ SMALL = {
 def scenes(**options: Any) -> Any:
     from onelabel.data import load_dataset
 
-    return load_dataset("digits-scenes", **{"size": 24, "n_train": 150, "n_validation": 50, "n_test": 50, **options})
+    return load_dataset("digits-scenes", **{"size": 24, "n_train": 149, "n_validation": 50, "n_test": 50, **options})
 
 
 def train_once(out: str | None, method: str, settings: dict[str, Any]) -> Any:

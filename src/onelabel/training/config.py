@@ -119,10 +119,7 @@ class TrainConfig:
     @classmethod
     def load(cls, path: str | Path) -> TrainConfig:
         """Read a TOML file; keys that are not settings, such as a recipe's notes, are an error."""
-        try:
-            settings = _toml().loads(Path(path).read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ValueError(f"{path}: not TOML ({error})") from None
+        settings = read_toml(path)
         settings.pop("schema_version", None)
         return cls.make(settings)
 
@@ -135,6 +132,21 @@ class TrainConfig:
             elif value is not None:
                 lines.append(f"{name} = {_value(value)}")
         return "\n".join(["schema_version = 1", *lines, *tables]) + "\n"
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """A TOML file as a dictionary; errors are one line."""
+    try:
+        import tomllib
+    except ImportError:  # Python 3.10
+        import tomli as tomllib  # type: ignore[no-redef]
+    try:
+        found: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path}: no such file") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: not TOML ({error})") from None
+    return found
 
 
 def _checked(name: str, value: Any, hint: Any) -> Any:
@@ -178,11 +190,3 @@ def _value(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k} = {_value(v)}" for k, v in value.items()) + "}"
     return json.dumps(str(value), ensure_ascii=False)
-
-
-def _toml() -> Any:
-    try:
-        import tomllib
-    except ImportError:  # Python 3.10
-        import tomli as tomllib  # type: ignore[import-not-found, no-redef]
-    return tomllib

@@ -111,8 +111,14 @@ def gather_rows(local: Tensor, fabric: Any, rows: int) -> Tensor:
     """
     if fabric.world_size == 1:
         return local
-    flat = local.detach().contiguous()
-    gathered = fabric.all_gather(flat).reshape(-1, *local.shape[1:])
-    first = fabric.global_rank * len(local)
-    parts = [gathered[:first], local, gathered[first + len(local) :]]
+    parts = all_parts(local, fabric)
+    parts[fabric.global_rank] = local
     return torch.cat(parts)[:rows]
+
+
+def all_parts(local: Tensor, fabric: Any) -> list[Tensor]:
+    """Every process's tensor of this shape, in order of rank, without gradients."""
+    own = local.detach().contiguous()
+    parts = [torch.empty_like(own) for _ in range(fabric.world_size)]
+    torch.distributed.all_gather(parts, own)
+    return parts

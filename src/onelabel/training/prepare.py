@@ -42,7 +42,9 @@ def make_config(
     elif method is not None:
         given["method"] = method
     whole = dataclasses.asdict(config) if isinstance(config, TrainConfig) else dict(config or {})
-    return TrainConfig.make({**whole, **given}).resolved()
+    made = TrainConfig.make({**whole, **given}).resolved()
+    method_info(made.method)  # an unknown name is answered before anything is written
+    return made
 
 
 def make_classifier(
@@ -186,6 +188,10 @@ def explained(error: Exception, session: Session, plan: Plan, position: Position
             f"lower one of them, or batch_size with accumulate raised{_advice(position)}"
         )
     if "not finite" in str(error):
+        try:
+            check_loss(session, plan, position)  # an earlier batch may have broken the weights
+        except TrainingError as earlier:
+            return earlier
         where = f"{session.phase.name} epoch {position.epoch + 1}, update {position.update + 1}"
         return TrainingError(f"{where} ({_names(session, rows)}): {error}{_advice(position)}")
     return error

@@ -102,7 +102,8 @@ class RunFolder:
             with explaining(folder.path):
                 folder.path.mkdir(parents=True, exist_ok=True)
                 folder._take()
-            if (folder.path / "config.toml").is_file():
+            begun = any((folder.path / name).exists() for name in ("checkpoint/latest.json", "result.json"))
+            if begun:
                 folder._agree(resume)
             with explaining(folder.path):
                 write_text(folder.path / "config.toml", config.to_toml())

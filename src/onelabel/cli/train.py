@@ -1,0 +1,77 @@
+"""`onelabel train`: a dataset, a method and settings in; a run folder out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer()
+
+
+@app.command()
+def train(
+    data: Annotated[str, typer.Argument(metavar="DATA", help="A dataset's name, a folder per class, a table, …")],
+    method: Annotated[str | None, typer.Option(help="A name of `onelabel methods`. [default: em]")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder. [default: runs/DATA-METHOD-MODE]")] = None,
+    mode: Annotated[str | None, typer.Option(help="linear, finetune or linearinit. [default: finetune]")] = None,
+    backbone: Annotated[str | None, typer.Option(help="A timm model, or small-cnn. [default: resnet50]")] = None,
+    weights: Annotated[str | None, typer.Option(help="A .safetensors or .pth file, or 'pretrained'.")] = None,
+    recipe: Annotated[Path | None, typer.Option(help="Settings as TOML; options here override it.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on where an earlier process stopped.")] = False,
+    epochs: Annotated[int | None, typer.Option(help="[default: 10, linear 25]")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="[default: 8, linear 16]")] = None,
+    lr: Annotated[float | None, typer.Option(help="Of the backbone. [default: 1e-5, linear 1e-3]")] = None,
+    size: Annotated[int | None, typer.Option(help="Pixels of a side. [default: 448]")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of everything that is drawn. [default: 0]")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda; a GPU where there is one.")] = None,
+    devices: Annotated[int | None, typer.Option(help="Processes on this machine.")] = None,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", "-s", help="Any other setting as NAME=VALUE, such as ema=0.998.")
+    ] = None,
+    hyper: Annotated[
+        list[str] | None, typer.Option("--hyper", "-y", help="A method's setting as NAME=VALUE, such as alpha=0.2.")
+    ] = None,
+    option: Annotated[list[str] | None, typer.Option("--option", "-o", help="A loader's option as NAME=VALUE.")] = None,
+    root: Annotated[str | None, typer.Option(help="Where a dataset's archives lie.")] = None,
+) -> None:
+    """Train a classifier from observed labels.
+
+    Examples: onelabel train voc2012 --method gr --weights resnet50.safetensors; onelabel train photos/ --mode linear
+    """
+    from onelabel.data import load_dataset
+    from onelabel.training import train as work
+    from onelabel.training.recipes import settings_from
+
+    given = {
+        "method": method, "mode": mode, "backbone": backbone, "weights": weights, "epochs": epochs, "lr": lr,
+        "batch_size": batch_size, "size": size, "seed": seed, "device": device, "devices": devices,
+    }  # fmt: skip
+    settings = settings_from(recipe, {k: v for k, v in given.items() if v is not None}, pairs(setting, "--set"))
+    settings["hyper"] = {**settings.get("hyper", {}), **pairs(hyper, "--hyper")}
+    loader = pairs(option, "--option")
+    if data == "digits-scenes" and "size" in settings:
+        loader.setdefault("size", settings["size"])
+    splits = load_dataset(data, root=root, **loader)
+    name = f"{splits.name}-{settings.get('method', 'em')}-{settings.get('mode', 'finetune')}"
+    folder = out or Path("runs") / name.replace("/", "-")
+    run = work(splits, out=folder, resume=resume, **settings)
+    parts = [part for part in ("validation", "test") if f"{part}_mAP" in run.result]
+    told = [f"best epoch {run.result['best_epoch'] + 1}", *(f"{p} mAP {run.result[f'{p}_mAP']:.2f}" for p in parts)]
+    typer.echo(f"{folder}: {', '.join(told)}")
+
+
+def pairs(given: list[str] | None, option: str) -> dict[str, Any]:
+    """NAME=VALUE words; values are JSON where they can be, else text."""
+    found: dict[str, Any] = {}
+    for pair in given or []:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise ValueError(f"{option}: {pair!r}, expected NAME=VALUE")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    return found
