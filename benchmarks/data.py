@@ -113,7 +113,9 @@ def imagefolder(root: str, size: int, workers: int, epochs: int) -> dict[str, fl
     return _timed(lambda: (images for images, _ in loader), len(data), epochs)
 
 
-def ours(root: str, size: int, workers: int, epochs: int, placement: str, exact: bool) -> dict[str, float]:
+def ours(
+    root: str, size: int, workers: int, epochs: int, placement: str, exact: bool, floats: bool = True
+) -> dict[str, float]:
     import torch
 
     from onelabel.data import Augment, device_pictures, load_dataset
@@ -126,7 +128,7 @@ def ours(root: str, size: int, workers: int, epochs: int, placement: str, exact:
 
     def epoch() -> Any:
         order = torch.randperm(len(data))
-        return (prepare(images) for _, images in pictures.batches(order, BATCH))
+        return (prepare(images) if floats else images for _, images in pictures.batches(order, BATCH))
 
     result = _timed(epoch, len(data), epochs)
     if placement == "host":
@@ -195,6 +197,7 @@ def main() -> None:
             "torchvision ImageFolder + DataLoader": (imagefolder,),
             "onelabel streamed": (ours, "stream", True),
             "onelabel streamed, exact=False": (ours, "stream", False),
+            "onelabel streamed, uint8 for a GPU": (ours, "stream", True, False),
             "onelabel resident": (ours, "host", True),
             "onelabel resident, exact=False": (ours, "host", False),
         }
@@ -215,10 +218,10 @@ def main() -> None:
             grown = Path(name) / f"grown{times}" / "thing"
             grown.mkdir(parents=True)
             for copy in range(times):
-                for file in sorted((root / "thing").iterdir())[: args.count // 2]:
+                for file in sorted((root / "thing").iterdir())[: args.count]:
                     (grown / f"{copy}-{file.name}").symlink_to(file.resolve())
             found = measured(ours, str(grown.parent), args.size, args.workers, 1, "stream", True)
-            print(f"  {times * (args.count // 2):>6,} pictures: peak {found['peak_mib']:.0f} MiB")
+            print(f"  {times * args.count:>6,} pictures: peak {found['peak_mib']:.0f} MiB")
         print("\nManifest")
         for count in (args.files // 10, args.files):
             files, out = Path(name) / f"files{count}", Path(name) / f"{count}.parquet"

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from ._files import need, progress, say
 from .augment import IMAGENET_MEAN, IMAGENET_STD, Augment
 from .base import Dataset, FeatureDataset
-from .decode import Decoder
+from .decode import Decoder, ahead
 from .journal import ChunkedArray
 from .report import Problem
 
@@ -128,10 +128,8 @@ def features(
                     Decoder(dataset.source, size, threads=workers) as decoder,
                     progress(f"features of {dataset.name}", computed) as advance,
                 ):
-                    buffer = np.empty((chunked.chunk, size, size, 3), np.uint8)
-                    for number, rows in todo:
-                        squares = buffer[: rows.stop - rows.start]
-                        failed = decoder(np.arange(rows.start, rows.stop), squares)
+                    decoded = ahead(decoder, [rows for _, rows in todo], chunked.chunk)
+                    for (number, rows), (squares, failed) in zip(todo, decoded, strict=True):
                         for start in range(0, len(squares), batch_size):
                             images = torch.from_numpy(squares[start : start + batch_size]).to(place)
                             pooled = _forward(module, plain(images.permute(0, 3, 1, 2)), flips, precision)

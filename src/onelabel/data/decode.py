@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -13,6 +13,7 @@ from .images import ImageError
 from .report import Problem
 from .sources import ImageSource
 
+Failures = list[tuple[int, Problem]]
 GREY = 128  # a picture that cannot be read: near the mean, so that it disturbs statistics least
 
 
@@ -24,9 +25,9 @@ def decode_rows(
     *,
     exact: bool = True,
     draft: bool = False,
-) -> list[tuple[int, Problem]]:
+) -> Failures:
     """Squares of `rows` into `out` (len(rows)×S×S×3), one after another; returns the rows that failed and why."""
-    failed: list[tuple[int, Problem]] = []
+    failed: Failures = []
     for place, row in enumerate(rows):
         try:
             out[place] = source.square(int(row), size, exact=exact, draft=draft)
@@ -52,13 +53,11 @@ class Decoder:
     def __exit__(self, *error: object) -> None:
         self.pool.shutdown(cancel_futures=True)
 
-    def __call__(
-        self, rows: NDArray[np.int64], out: NDArray[np.uint8], advance: Advance | None = None
-    ) -> list[tuple[int, Problem]]:
+    def __call__(self, rows: NDArray[np.int64], out: NDArray[np.uint8], advance: Advance | None = None) -> Failures:
         """Decode `rows` into `out`; returns the failures in row order."""
         step = max(1, min(16, len(rows) // (2 * self.threads) or 1))
 
-        def work(start: int) -> list[tuple[int, Problem]]:
+        def work(start: int) -> Failures:
             part = slice(start, start + step)
             failed = decode_rows(self.source, rows[part], self.size, out[part], **self.options)
             if advance is not None:
@@ -71,3 +70,25 @@ class Decoder:
 def in_chunks(count: int, size: int, chunk_bytes: int = 64 << 20) -> int:
     """How many squares fit in a chunk of about `chunk_bytes`, at least 1 and at most `count`."""
     return max(1, min(count or 1, chunk_bytes // (size * size * 3)))
+
+
+def ahead(decoder: Decoder, chunks: Sequence[slice], chunk: int) -> Iterator[tuple[NDArray[np.uint8], Failures]]:
+    """Squares of each chunk of rows and their failures, in order; the next chunk is decoded while one is used.
+
+    Two buffers take turns: a chunk's array is overwritten by the chunk after the next.
+    """
+    buffers = [np.empty((chunk, decoder.size, decoder.size, 3), np.uint8) for _ in range(min(2, len(chunks)))]
+
+    def work(number: int) -> tuple[NDArray[np.uint8], Failures]:
+        rows = chunks[number]
+        squares = buffers[number % 2][: rows.stop - rows.start]
+        return squares, decoder(np.arange(rows.start, rows.stop), squares)
+
+    with ThreadPoolExecutor(1, thread_name_prefix="ahead") as one:
+        coming = one.submit(work, 0) if chunks else None
+        for number in range(len(chunks)):
+            assert coming is not None
+            ready = coming.result()
+            # Submitted before the yield: buffer (number+1)%2 was last used by chunk number−1, which is done with.
+            coming = one.submit(work, number + 1) if number + 1 < len(chunks) else None
+            yield ready

@@ -65,7 +65,7 @@ class Stream:
         exact: bool = True,
         draft: bool = False,
         workers: int | None = None,
-        ahead: int = 4,
+        ahead: int = 2,
     ) -> None:
         self.data = _Squares(source, size, {"exact": exact, "draft": draft})
         self.workers, self.ahead = count_workers(workers), ahead
