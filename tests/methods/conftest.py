@@ -36,7 +36,11 @@ CASES: dict[str, tuple[str, dict[str, Any], dict[str, list[float]]]] = {
         {"count": "current", "positive_proportion": 0.2, "soft": False, "variant": "reference"},
         {"warmup": [1, 2, 1], "proportion": [0.9, 0.5, 0.3]},
     ),
-    "en": ("en", {"alpha": 0.3}, {"expected_positives": [1.2, 2.0, 3.0], "decay": [0.5, 0.8, 0.9]}),
+    "en": (
+        "en",
+        {"alpha": 0.3},
+        {"expected_positives": [1.2, 2.0, 3.0], "decay": [0.5, 0.8, 0.9], "warmup": [1, 2, 0]},
+    ),
     "mime": ("mime", {"width": 4}, {"tau": [0.5, 0.6, 0.7], "beta": [0.1, 0.2, 0.3], "warmup": [1, 2, 1]}),
     "smile": ("smile", {"feature_dim": D, "hidden": 8}, {"mix": [0.1, 0.5, 0.9], "seed": [1, 2, 3]}),
 }

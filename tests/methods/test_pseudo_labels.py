@@ -130,6 +130,13 @@ def test_equal_scores_take_the_first_examples() -> None:
     assert lowest(scores, free, torch.tensor([9, 0])).int().tolist() == [[1, 0]] * 4
 
 
+def test_sorting_in_portions_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    scores, free, count = torch.rand(2, 9, 7), torch.rand(2, 9, 7) < 0.7, torch.randint(9, (2, 7))
+    whole = lowest(scores, free, count)
+    monkeypatch.setattr("onelabel.methods.pseudo_labels.BLOCK", 40)  # two classes at a time
+    assert torch.equal(lowest(scores, free, count), whole)
+
+
 def test_a_quota_that_is_whole_is_not_rounded_down() -> None:
     labels = Labels.from_classes([0] * 100 + [1] * 100, num_classes=2)  # 100 unknown a class
     for theta, warmup, epochs in ((0.7, 3, 10), (0.9, 1, 10), (0.29, 9, 10)):

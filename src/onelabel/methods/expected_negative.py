@@ -59,7 +59,7 @@ class ExpectedNegative(Remembering):
         expected_positives: Any = 1.5,
         class_positives: Sequence[float] | Tensor | None = None,
         decay: Any = 0.9,
-        warmup: int = 1,
+        warmup: Any = 1,
         alpha: Any = 0.0,
         views: int = 1,
         stack: int | None = None,
@@ -97,9 +97,12 @@ class ExpectedNegative(Remembering):
     def begin_epoch(self, epoch: int, epochs: int) -> None:
         super().begin_epoch(epoch, epochs)
         self.check_bound()
-        if epoch >= self.warmup:
+        ready = [epoch >= warmup for warmup in self.each("warmup")]
+        if any(ready):
             believed = self.average.masked_fill(self.state == NEGATIVE, -torch.inf)
             chosen = lowest(believed, self.state != POSITIVE, self.quota)
+            if self.stack is not None:
+                chosen = chosen | ~torch.tensor(ready, device=chosen.device)[:, None, None]
             self.state.copy_(torch.where(self.state < POSITIVE, chosen.to(torch.int8), self.state))
 
     def compute(self, batch: Batch) -> Tensor:

@@ -18,16 +18,24 @@ if TYPE_CHECKING:
 
 PAPER = "Zhou et al., Acknowledging the Unknown for Multi-label Learning with Single Positive Labels"
 OPEN, SEEN = -1.0, -2.0  #: in the memory of soft targets: still unknown, observed
+BLOCK = 1 << 28
 
 
 def lowest(scores: Tensor, eligible: Tensor, count: Tensor) -> Tensor:
     """In each class the `count` (…×L) eligible examples with the lowest scores (…×N×L): a mask.
 
-    Ties go to the example that comes first; where fewer are eligible than `count` all of them are taken.
+    Ties go to the example that comes first; where fewer are eligible than `count` all of them are taken. Classes are
+    sorted together, in as many portions as keep the order, eight bytes an entry, within BLOCK entries.
     """
-    order = scores.masked_fill(~eligible, torch.inf).argsort(dim=-2, stable=True)
+    width = max(BLOCK // max(scores[..., :1].numel(), 1), 1)
     first = torch.arange(scores.shape[-2], device=scores.device)[:, None] < count[..., None, :]
-    return torch.zeros_like(eligible).scatter(-2, order, first.expand(order.shape)) & eligible
+    first = first.expand(scores.shape)
+    chosen = torch.zeros_like(eligible)
+    for at in range(0, scores.shape[-1], width):
+        part = (..., slice(at, at + width))
+        order = scores[part].masked_fill(~eligible[part], torch.inf).argsort(dim=-2, stable=True)
+        chosen[part] = torch.zeros_like(eligible[part]).scatter(-2, order, first[part])
+    return chosen & eligible
 
 
 @register(
