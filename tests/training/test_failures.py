@@ -165,9 +165,7 @@ def test_run_folder_holds_everything(tmp_path: Path) -> None:
         evaluate(again, data, part="holdout")
 
 
-def test_without_validation_or_true_labels(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_validation_or_true_labels(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ONELABEL_QUIET", raising=False)
     data = scenes()
     alone = replace(data, validation=None, test=None)

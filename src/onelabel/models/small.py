@@ -23,15 +23,16 @@ class SmallCNN(nn.Module):
     def __init__(self, *, width: int = 16, norm: Norm = "batch", in_chans: int = 3) -> None:
         super().__init__()
         self.num_features = 4 * width
+        bias = norm != "batch"  # BatchNorm takes any constant away again
         self.layers = nn.Sequential(
-            nn.Conv2d(in_chans, width, 5, stride=2, padding=2),
+            nn.Conv2d(in_chans, width, 5, stride=2, padding=2, bias=bias),
             _norm(norm, width),
             nn.ReLU(),
-            nn.Conv2d(width, 2 * width, 3, padding=1),
+            nn.Conv2d(width, 2 * width, 3, padding=1, bias=bias),
             _norm(norm, 2 * width),
             nn.ReLU(),
             nn.MaxPool2d(2),
-            nn.Conv2d(2 * width, 4 * width, 3, padding=1),
+            nn.Conv2d(2 * width, 4 * width, 3, padding=1, bias=bias),
             _norm(norm, 4 * width),
             nn.ReLU(),
         )
