@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -196,3 +198,18 @@ def test_arrays_are_pictures_too() -> None:
     with pytest.raises(ImageError, match="shape"):
         read_image(np.zeros((3, 3, 4), np.uint8))
     assert square_image(np.zeros((5, 6, 3), np.uint8), 8).shape == (8, 8, 3)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "GIF", "TIFF", "WEBP", "BMP", "PPM"])
+def test_damaged_bytes_never_raise_anything_else(form: str, picture: Callable[..., bytes]) -> None:
+    whole = picture(0, (24, 18), form)
+    rng = np.random.default_rng(len(form))
+    for _ in range(60):
+        data = bytearray(whole)
+        for place in rng.integers(len(data), size=rng.integers(1, 6)):
+            data[place] = rng.integers(256)
+        if rng.random() < 0.3:
+            del data[rng.integers(len(data)) :]
+        with contextlib.suppress(ImageError):
+            assert read_image(bytes(data), max_pixels=1_000_000).dtype == np.uint8
