@@ -1,0 +1,131 @@
+"""A `Form` on a CPU: torch's functions on blocks of entries small enough to stay in the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onelabel.kernels.closed import curve, soft_target
+from onelabel.kernels.form import ZERO, Curve, Form
+
+#: Entries a thread takes at a time: the most that torch does not divide, and ten such blocks fit in a cache.
+BLOCK = 32767
+#: Blocks that make it worth while to start one more thread.
+THREAD_BLOCKS = 8
+#: Share of observed entries up to which they are computed apart from the others.
+SPARSE = 1 / 16
+
+
+def evaluate(
+    logits: Tensor,
+    observed: Tensor,
+    shape: Form,
+    *,
+    loss: bool = True,
+    grad: bool = True,
+    upstream: Tensor | None = None,
+    out: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor | None, Tensor | None]:
+    """The mean loss (float32 or float64, one per model) and its gradient (in the logits' dtype), as asked for."""
+    logits, wide = logits.detach(), torch.promote_types(logits.dtype, torch.float32)
+    lead, (batch, num_classes) = logits.shape[:-2], logits.shape[-2:]
+    models = lead[0] if lead else 1
+    if scale is None:
+        scale = shape.scale(batch, num_classes)
+    if grad and out is None:
+        out = torch.empty(logits.shape, dtype=logits.dtype)
+    factor, pull = (scale, shape.pull) if upstream is None else (scale * _column(upstream), shape.pull)
+    if pull is not None:
+        pull = _column(pull) if upstream is None else _column(pull) * _column(upstream)
+    g3, z3 = logits.view(models, batch, num_classes) if not lead else logits, observed.view(-1, batch, num_classes)
+    out3 = out.view(models, batch, num_classes) if grad and out is not None else None
+
+    def work(at: tuple[slice, slice, slice]) -> Tensor | None:
+        g = g3[at].to(wide)
+        value, slope = _block(g, z3[at], shape, at)
+        if out3 is not None:
+            slope = slope.mul_(factor) if pull is None else slope * factor + pull * torch.sigmoid(g) * torch.sigmoid(-g)
+            out3[at] = slope
+        return value.sum((-2, -1)) if loss else None
+
+    sums = _each(work, models, batch, num_classes)
+    total = (torch.stack(sums).sum(0) * scale).reshape(lead) if loss else None
+    return total, out if grad else None
+
+
+def _each(work: Callable[[tuple[slice, slice, slice]], Any], models: int, batch: int, num_classes: int) -> list[Any]:
+    """`work` on every block of an M×B×L tensor, divided among as many threads as torch may use.
+
+    Blocks are so small that torch divides none of its own operations among threads: threads that meet after every
+    operation wait for each other, and for anything else the machine does.
+    """
+    rows = max(1, BLOCK // max(models * num_classes, 1))
+    cols = num_classes if models * num_classes <= BLOCK else max(1, BLOCK // models)
+    blocks = [
+        (slice(None), slice(i, i + rows), slice(j, j + cols))
+        for i in range(0, batch, rows)
+        for j in range(0, num_classes, cols)
+    ]
+    threads = min(torch.get_num_threads(), len(blocks) // THREAD_BLOCKS)
+    if threads < 2:
+        return [work(at) for at in blocks]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(work, blocks, chunksize=1))
+
+
+def rescale_(x: Tensor, factor: Tensor) -> Tensor:
+    """x ← factor·x in place (one factor per model where x is a stack)."""
+    if bool((factor == 1).all()):
+        return x
+    return x.mul_(factor.reshape(-1, 1, 1) if factor.ndim else factor)
+
+
+def _block(g: Tensor, z: Tensor, shape: Form, at: tuple[slice, slice, slice]) -> tuple[Tensor, Tensor]:
+    value, slope = _curve(shape.unknown, g)
+    if shape.target is not None:
+        target = shape.target if shape.target.ndim == 3 else shape.target[None]
+        t = target[at].to(g.dtype)
+        soft_value, soft_slope = soft_target(g, None, None, None, t, _column(shape.target_weight))
+        value, slope = torch.where(t >= 0, soft_value, value), torch.where(t >= 0, soft_slope, slope)
+    weights: list[Any] = [1.0, 1.0, 1.0]
+    if shape.rows is not None:
+        weights = list(shape.rows.to(g.dtype).view(3, -1, shape.rows.shape[-1], 1)[:, :, at[1]])
+        value, slope = value * weights[1], slope * weights[1]
+    if g.shape[0] == 1 and shape.rows is None:
+        where = z.reshape(-1).nonzero().squeeze(1)
+        if len(where) <= SPARSE * g.numel():
+            if len(where):
+                _patch(value, slope, g, z, where, shape)
+            return value, slope
+    for curve_, sign, weight in ((shape.positive, z > 0, weights[0]), (shape.negative, z < 0, weights[2])):
+        own_value, own_slope = _curve(curve_, g)
+        value, slope = torch.where(sign, own_value * weight, value), torch.where(sign, own_slope * weight, slope)
+    return value, slope
+
+
+def _patch(value: Tensor, slope: Tensor, g: Tensor, z: Tensor, where: Tensor, shape: Form) -> None:
+    """Overwrite the observed entries, found at `where`, of blocks computed as if all were unknown."""
+    some = g.reshape(-1)[where].view(1, 1, -1)
+    positive = z.reshape(-1)[where].view(1, 1, -1) > 0
+    yes, yes_slope = _curve(shape.positive, some)
+    no, no_slope = _curve(shape.negative, some)
+    value.view(-1)[where] = torch.where(positive, yes, no).view(-1)
+    slope.view(-1)[where] = torch.where(positive, yes_slope, no_slope).view(-1)
+
+
+def _curve(one: Curve, g: Tensor) -> tuple[Tensor, Tensor]:
+    if one.kind == ZERO:
+        return torch.zeros_like(g), torch.zeros_like(g)
+    numbers = [_column(n) for n in one.numbers] + [0.0] * (6 - len(one.numbers))
+    value, slope = curve(one.kind, g, None, None, None, *numbers)
+    return value, slope
+
+
+def _column(value: Any) -> Any:
+    """A number shaped to broadcast over M×B×L."""
+    return value.reshape(-1, 1, 1) if isinstance(value, Tensor) else value

@@ -1,0 +1,152 @@
+"""Which curves each element-wise method is made of: the forms that kernels evaluate in place of its `entries`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from onelabel.contract import Method, check_k
+from onelabel.kernels import form as f
+from onelabel.kernels.form import Curve, Form, focal, mix, nll
+from onelabel.losses.baselines import ANLS, BCE, IU, WAN
+from onelabel.losses.entropy import EM, EntMin
+from onelabel.losses.focal import ASL, SPLC, Focal, Hill
+from onelabel.losses.lasd import LASD, balanced_weight
+from onelabel.losses.robust import GR
+
+Mode = Literal["auto", "on", "off", "compile"]
+NEGATIVE = nll().mirrored()
+NONE = Curve()
+
+
+def form_of(method: Method, logits: Tensor, observed: Tensor, *, num_classes: int | None = None) -> Form | None:
+    """The form of a method for a batch, or None. `num_classes` where logits hold but some of the classes.
+
+    A method outside this package may give its own, by a function `form(logits, observed, num_classes)`. A subclass that
+    overrides `entries` or `compute` is not taken for its parent.
+    """
+    num_classes = logits.shape[-1] if num_classes is None else num_classes
+    own = getattr(type(method), "form", None)
+    if own is not None:
+        return own(method, logits, observed, num_classes)
+    for cls, build in _FORMS.items():
+        same = isinstance(method, cls) and all(
+            getattr(type(method), name) is getattr(cls, name) for name in ("entries", "compute", "reduce")
+        )
+        if same:
+            return build(method, observed, num_classes)
+    return None
+
+
+def _bce(m: Any, observed: Tensor, num_classes: int) -> Form:
+    curve = mix(m.smoothing, _share(m), eps=m.eps)
+    return Form(curve, NONE, curve.mirrored())
+
+
+def _iu(m: Any, observed: Tensor, num_classes: int) -> Form:
+    rows = None
+    if m.normalise == "observed":
+        seen = (observed != 0).sum(-1, dtype=torch.float32).clamp(min=1)
+        rows = (num_classes / seen).expand(3, *seen.shape)
+    return Form(nll(eps=m.eps), NONE, nll(eps=m.eps).mirrored(), rows=rows)
+
+
+def _anls(m: Any, observed: Tensor, num_classes: int) -> Form:
+    return Form(
+        mix(m.positive_smoothing, _share(m), eps=m.eps),
+        mix(m.unknown_smoothing, _share(m), eps=m.eps).mirrored(),
+        nll(eps=m.eps).mirrored(),
+    )
+
+
+def _wan(m: Any, observed: Tensor, num_classes: int) -> Form:
+    gamma = 1.0 / max(num_classes - 1, 1) if m.gamma is None else m.gamma
+    return Form(nll(eps=m.eps), nll(gamma, eps=m.eps).mirrored(), nll(eps=m.eps).mirrored())
+
+
+def _em(m: Any, observed: Tensor, num_classes: int) -> Form:
+    return _entropy(m, -m.alpha)
+
+
+def _entmin(m: Any, observed: Tensor, num_classes: int) -> Form:
+    return _entropy(m, m.alpha)
+
+
+def _entropy(m: Any, weight: Any) -> Form:
+    unknown = Curve(f.ENTROPY_EPS, (weight, m.eps)) if m.eps else Curve(f.ENTROPY, (weight,))
+    return Form(nll(eps=m.eps), unknown, nll(eps=m.eps).mirrored())
+
+
+def _focal(m: Any, observed: Tensor, num_classes: int) -> Form:
+    if m.alpha is None:
+        return Form(focal(m.gamma), focal(m.gamma).mirrored(), NEGATIVE)
+    return Form(focal(m.gamma, m.alpha), focal(m.gamma, 1 - m.alpha).mirrored(), NEGATIVE)
+
+
+def _asl(m: Any, observed: Tensor, num_classes: int) -> Form:
+    if not isinstance(m.margin, Tensor) and m.margin == 0:
+        unknown = focal(m.gamma_negative, detached=m.detach_focus).mirrored()
+    else:
+        unknown = Curve(f.SHIFTED_DETACHED if m.detach_focus else f.SHIFTED, (m.gamma_negative, m.margin))
+    return Form(focal(m.gamma_positive, detached=m.detach_focus), unknown, NEGATIVE)
+
+
+def _margin(m: Any) -> Curve:
+    return nll() if m.margin is None else Curve(f.MARGIN, (m.gamma, m.margin))
+
+
+def _hill(m: Any, observed: Tensor, num_classes: int) -> Form:
+    return Form(_margin(m), Curve(f.HILL, (m.lam,)), NEGATIVE)
+
+
+def _splc(m: Any, observed: Tensor, num_classes: int) -> Form:
+    if m.negative == "hill":
+        unknown = Curve(f.THRESHOLD_HILL, (m.tau, m.started, m.gamma, 1.0, 1.5))
+    else:
+        unknown = Curve(f.THRESHOLD, (m.tau, m.started, m.gamma, 1.0, m.gamma, 1.0))
+    return Form(_margin(m), unknown, NEGATIVE)
+
+
+def _lasd(m: Any, observed: Tensor, num_classes: int) -> Form:
+    weight = m.lam_negative
+    if weight is None:
+        check_k(m.each("expected_positives"), num_classes, below=True)
+        weight = balanced_weight(m.expected_positives, num_classes, m.lam_positive)
+    if isinstance(m.tau, Tensor) or m.tau < 1:
+        unknown = Curve(f.THRESHOLD, (m.tau, 1.0, m.gamma_positive, m.lam_positive, m.gamma_negative, weight))
+    else:
+        unknown = focal(m.gamma_negative, weight).mirrored()
+    return Form(focal(m.gamma_positive), unknown, NEGATIVE, by_rows=True)
+
+
+def _gr(m: Any, observed: Tensor, num_classes: int) -> Form | None:
+    if m.trainable:
+        return None
+    kind = f.ROBUST_LINEAR if not isinstance(m.q3, Tensor) and m.q3 == 1 else f.ROBUST
+    now = [m.now(name) for name in ("w", "b", "mu", "sigma")]
+    positive = nll(eps=m.eps) if m.eps else Curve(f.GENERALISED, (m.q1,))
+    return Form(positive, Curve(kind, (m.q2, m.q3, *now)), NEGATIVE)
+
+
+def _share(m: Any) -> float:
+    """Papers flip ε/2, published programs ε."""
+    return 1.0 if m.variant == "reference" else 0.5
+
+
+_FORMS: dict[type[Any], Callable[[Any, Tensor, int], Form | None]] = {
+    BCE: _bce,
+    IU: _iu,
+    ANLS: _anls,
+    WAN: _wan,
+    EM: _em,
+    EntMin: _entmin,
+    Focal: _focal,
+    ASL: _asl,
+    Hill: _hill,
+    SPLC: _splc,
+    LASD: _lasd,
+    GR: _gr,
+}

@@ -1,0 +1,131 @@
+"""Loss and gradient of an element-wise method in one pass over the logits.
+
+The published way reads and writes B×L numbers some ten times. Here logits and labels are read once, the gradient is
+written once and the loss is added up on the way: on a GPU by a Triton kernel, on a CPU block by block. The methods'
+`entries` stay the reference; which of the two is used,
+
+    onelabel.losses.fused.enable("auto")     # or "on", "off", "compile"; or ONELABEL_FUSED=off in the environment
+
+"auto": on CUDA where triton can be imported, on a CPU from 2¹⁷ entries on. "on": also for smaller ones and in float64.
+"compile": `entries` itself through torch.compile, for what has no closed form here (on a CPU it needs a C++ compiler,
+and everywhere seconds to start). Second derivatives need "off".
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, get_args
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from onelabel.contract import Method
+from onelabel.kernels.form import Form
+from onelabel.losses.forms import Mode, form_of
+
+_mode: list[Mode] = ["auto"]
+#: Entries from which on a CPU gains by blocks: below, everything stays in the cache anyway.
+CPU_ENTRIES = 1 << 17
+
+
+def enable(mode: Mode = "auto") -> None:
+    """Choose how element-wise losses are computed from now on: "auto", "on", "off" or "compile"."""
+    if mode not in get_args(Mode):
+        raise ValueError(f"mode must be one of {', '.join(get_args(Mode))}, got {mode!r}")
+    _mode[0] = mode
+
+
+@contextmanager
+def using(mode: Mode) -> Iterator[None]:
+    """`enable` for the length of a with-block."""
+    before = _mode[0]
+    enable(mode)
+    try:
+        yield
+    finally:
+        enable(before)
+
+
+enable(os.environ.get("ONELABEL_FUSED", "auto"))  # type: ignore[arg-type]
+
+
+@functools.cache
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
+def chosen(logits: Tensor) -> bool:
+    """Whether a loss of these logits is to be fused."""
+    mode = _mode[0]
+    if mode == "off" or not logits.numel() or torch.compiler.is_compiling() or _transformed():
+        return False
+    if logits.device.type == "cuda":
+        if mode == "compile":
+            return True
+        fits = logits.dtype in (torch.float32, torch.bfloat16, torch.float16)
+        if mode == "on" and fits and not _has_triton():
+            raise RuntimeError("fused losses on CUDA need triton, which cannot be imported; enable('auto')")
+        return fits and _has_triton()
+    return logits.device.type == "cpu" and (mode != "auto" or logits.numel() >= CPU_ENTRIES)
+
+
+def _transformed() -> bool:
+    """Whether torch.func is at work, which sees through no kernel of ours."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def loss(method: Method, logits: Tensor, observed: Tensor) -> Tensor | None:
+    """The fused loss of `method`, or None where it has none."""
+    if _mode[0] == "compile":
+        from onelabel.losses.compiled import loss as compiled
+
+        return compiled(method, logits, observed)
+    form = form_of(method, logits, observed)
+    return None if form is None else apply(form, logits, observed)
+
+
+def apply(form: Form, logits: Tensor, observed: Tensor) -> Tensor:
+    """The mean loss of a form, differentiable once with respect to `logits`: B×L, or M×B×L for M losses."""
+    return _Fused.apply(logits, observed, form)
+
+
+def engine(logits: Tensor) -> Any:
+    """The module that evaluates forms on the logits' device."""
+    if logits.device.type == "cuda":
+        from onelabel.kernels import tiled
+
+        return tiled
+    from onelabel.kernels import blocked
+
+    return blocked
+
+
+class _Fused(torch.autograd.Function):
+    """The gradient is made by `forward`, up to the factor that only `backward` knows and that mostly is 1.
+
+    In float16 the gradient of a mean underflows without that factor, so it is made by `backward`; so it is when called
+    again on a retained graph, for the first call gives its memory away.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, observed: Tensor, form: Form) -> Tensor:
+        now = logits.requires_grad and logits.dtype != torch.float16
+        value, ctx.gradient = engine(logits).evaluate(logits, observed, form, grad=now)
+        ctx.form = form
+        ctx.save_for_backward(logits, observed)
+        return value
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, None, None]:
+        gradient, ctx.gradient = ctx.gradient, None
+        if gradient is not None:
+            return engine(gradient).rescale_(gradient, upstream), None, None
+        logits, observed = ctx.saved_tensors
+        _, gradient = engine(logits).evaluate(logits, observed, ctx.form, loss=False, upstream=upstream)
+        return gradient, None, None
