@@ -109,6 +109,8 @@ def digits_case() -> Case:
         return torch.cat(out).numpy()
 
     X, Xv, Xt = (features(images) for images in grey)
+    scale = X.std(0) + 1e-3
+    X, Xv, Xt = X / scale, Xv / scale, Xt / scale
     train, validation, test = parts
     return Case("digits-scenes", X, train.observed, Xv, validation.observed, validation.true, Xt, test.true)
 

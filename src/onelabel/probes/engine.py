@@ -80,6 +80,7 @@ def fit_probes(
         held[name] = held_out(given[0], given[1], given[2] if len(given) > 2 else "auto", sets, where)
     abreast = 1 if where.type != "cpu" else workers or torch.get_num_threads()
     blocks = plan(specs, sets, X.shape[1], device=where, limit=limit, block=block, workers=abreast)
+    abreast = max(1, min(abreast, limit // max(each.nbytes for each in blocks)))
     stored: dict[str, DeviceLabels] = {name: each.on(where) for name, each in sets.items()}
     results = ProbeResults.empty(specs, X.shape[1], next(iter(sets.values())), held)
     started = time.perf_counter()

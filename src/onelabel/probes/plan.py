@@ -58,6 +58,7 @@ class Block:
     seeds: tuple[int, ...]
     slices: tuple[Slice, ...]
     where: tuple[tuple[int, ...], ...]
+    nbytes: int  #: of weights, moments and memory
 
     @property
     def cells(self) -> tuple[ProbeSpec, ...]:
@@ -172,7 +173,7 @@ def plan(
         for s in range(0, len(seeds), at_once):
             some = seeds[s : s + at_once]
             for piece in _cut(runs, costs, max(size // len(some), 1), limit // (len(some) * workers)):
-                blocks.append(_block(some, piece, first, together))
+                blocks.append(_block(some, piece, first, together, len(some) * sum(costs[key] for key in piece)))
     return blocks
 
 
@@ -194,6 +195,7 @@ def _block(
     keys: list[Key],
     first: Mapping[Key, ProbeSpec],
     together: Mapping[Key, Mapping[int, int]],
+    nbytes: int,
 ) -> Block:
     slices: list[Slice] = []
     for key in keys:
@@ -202,4 +204,5 @@ def _block(
             slices[-1] = Slice((*slices[-1].cells, spec), slices[-1].start)
         else:
             slices.append(Slice((spec,), slices[-1].stop if slices else 0))
-    return Block(seeds, tuple(slices), tuple(tuple(together[key][seed] for key in keys) for seed in seeds))
+    where = tuple(tuple(together[key][seed] for key in keys) for seed in seeds)
+    return Block(seeds, tuple(slices), where, nbytes)

@@ -27,21 +27,23 @@ class PriorEstimate:
 
 
 def estimate_priors(
-    probabilities: Any, observed: Labels, *, iterations: int = 200, tolerance: float = 1e-4
+    probabilities: Any, observed: Labels, *, iterations: int = 500, tolerance: float = 1e-4, rows: int = 4000
 ) -> PriorEstimate:
     """Class priors by EM, from held-out rows that each have one observed positive.
 
     `probabilities` s are P(label l is the one observed | x): what an assume-negative (`an`) probe learns, on rows it
-    was not trained on. With the observed label o one draw from the row's positives Y, y independent given x and
-    p_l = P(y_l=1 | x) = s_l·π_l/α_l (α the observed share of class l, π its prior, cut at 1),
+    was not trained on. The observed label o is one draw from the row's positives Y; the y are independent given x with
+    p_l = P(y_l=1 | x) = σ(a·logit s_l + b_l).
 
         E:  q_o = 1;  q_l ∝ p_l·E[1/(2+R)] against (1−p_l)·E[1/(1+R)],  R the row's other positives besides o and l
-        M:  π_l = mean over rows of q_l
+        M:  (a, b) by logistic regression of q on logit s;  π_l = mean over rows of q_l
 
-    since a row with one more positive names o less often: E[1/(1+R)] = ∫₀¹ Π(1−p_j+p_j·t) dt, exact by quadrature. The
-    fixed point is where s = p·P(o=l | y_l=1), the propensity that the draw implies. What one label per row cannot tell
-    is whether a classifier in doubt between two classes sees either or both; doubt is read as both, so k is rather too
-    high on weak features. Ask for an audit of five rows (`labels.estimate_k`) where the number matters.
+    for a row with one more positive names o less often; E[1/(1+R)] = ∫₀¹ Π(1−p_j+p_j·t) dt, exact by quadrature. At the
+    fixed point s = p·P(o=l | y_l=1), the propensity that the draw implies.
+
+    What one label per row cannot tell is whether a classifier in doubt between two classes sees either or both. Doubt
+    is read as both, so k comes out too high on weak features (VOC: 1.5–1.7 for 1.46; see docs/probes.md). Where the
+    number matters, audit five rows and use `labels.estimate_k`.
     """
     s = torch.as_tensor(np.asarray(probabilities), dtype=torch.float64)
     z = observed.rows(slice(None))
@@ -49,25 +51,37 @@ def estimate_priors(
         raise ValueError(f"probabilities have shape {tuple(s.shape)}; expected {observed.shape}, as the labels")
     if bool(((s < 0) | (s > 1)).any()):
         raise ValueError("probabilities must lie in [0, 1]: apply sigmoid to logits first")
-    named = (z > 0).any(1)
-    if not bool(named.any()):
+    named = torch.nonzero((z > 0).any(1)).flatten()
+    if not len(named):
         raise ValueError(f"observed must hold at least one positive, got {observed!r}")
+    named = named[torch.randperm(len(named), generator=torch.Generator().manual_seed(0))[:rows]]
     s, z = s[named], z[named]
     positive, negative = z > 0, z < 0
-    share = positive.double().mean(0)
-    # The probe's mean need not equal the observed share on rows it has not seen; p is anchored at what it says.
-    mean = s.mean(0).clamp(min=1e-12)
+    g = torch.logit(s.clamp(1e-7, 1 - 1e-7))
     nodes, weights = np.polynomial.legendre.leggauss(8)
     t, w = torch.tensor((nodes + 1) / 2), torch.tensor(weights / 2)
-    prior, step, done = share.clone(), 0, False
+    slope, shift = torch.ones((), dtype=torch.float64), torch.zeros(s.shape[1], dtype=torch.float64)
+    prior, step, done = positive.double().mean(0), 0, False
     while step < iterations and not done:
         step += 1
-        q = _posterior((s * (prior / mean)).clamp(1e-12, 1 - 1e-9), positive, negative, t, w)
-        new = torch.where(share > 0, q.mean(0), 0.0)
-        done = bool((new - prior).abs().max() < tolerance)
-        prior = new
-    values = prior.clamp(max=1.0).numpy()
+        q = _posterior(torch.sigmoid(slope * g + shift).clamp(1e-12, 1 - 1e-9), positive, negative, t, w)
+        slope, shift = _regress(g, q, slope, shift)
+        done = bool((q.mean(0) - prior).abs().sum() < tolerance)
+        prior = q.mean(0)
+    values = prior.numpy()
     return PriorEstimate(values, float(values.sum()), step, done)
+
+
+def _regress(g: Tensor, q: Tensor, slope: Tensor, shift: Tensor, steps: int = 3) -> tuple[Tensor, Tensor]:
+    """Newton steps of the logistic regression of q on g: one slope for all classes, a shift for each."""
+    for _ in range(steps):
+        p = torch.sigmoid(slope * g + shift)
+        shift = (shift + (q - p).sum(0) / (p * (1 - p)).sum(0).clamp(min=1e-6)).clamp(-20, 20)
+        p = torch.sigmoid(slope * g + shift)
+        h = p * (1 - p)
+        centred = g - (h * g).sum(0) / h.sum(0).clamp(min=1e-9)
+        slope = (slope + ((q - p) * centred).sum() / (h * centred**2).sum().clamp(min=1e-6)).clamp(0.1, 10)
+    return slope, shift
 
 
 def _posterior(p: Tensor, positive: Tensor, negative: Tensor, t: Tensor, w: Tensor) -> Tensor:
@@ -79,8 +93,3 @@ def _posterior(p: Tensor, positive: Tensor, negative: Tensor, t: Tensor, w: Tens
     without, with_it = (others * w).sum(-1), (others * (w * t)).sum(-1)
     q = p * with_it / (p * with_it + (1 - p) * without)
     return torch.where(positive, 1.0, q)
-
-
-def estimate_k_from_scores(probabilities: Any, observed: Labels) -> float:
-    """The expected number of positives a row: the sum of :func:`estimate_priors`."""
-    return estimate_priors(probabilities, observed).k

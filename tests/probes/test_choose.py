@@ -1,0 +1,121 @@
+"""Choosing, comparing, the leaderboard and its files."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from onelabel.cli.compare import app
+from onelabel.labels import Labels, drop_labels
+from onelabel.metrics import mean_average_precision
+from onelabel.probes import ProbeSpec, choose, fit_probes, grid
+
+N, D, L = 400, 16, 5
+
+
+@pytest.fixture(scope="module")
+def data() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    W = rng.normal(size=(D, L))
+    X = rng.normal(size=(N + 200, D)).astype(np.float32)
+    logits = 2 * X @ W / np.sqrt(D) * 2 - 1
+    Y = (logits > 0).astype(np.uint8)
+    Y[np.arange(len(Y)), logits.argmax(1)] = 1
+    return {"X": X[:N], "Y": Y[:N], "Xt": X[N:], "Yt": Y[N:]}
+
+
+SETTINGS = {"methods": ["an", "em", "entmin"], "lr": [1e-2], "epochs": 4, "batch_size": 16, "progress": False}
+
+
+def test_clean_validation_is_used_where_there_is_one(data):
+    observed = drop_labels(data["Y"], seed=0)
+    choice = choose(data["X"], observed, validation=(data["Xt"], data["Yt"]), **SETTINGS)
+    assert choice.criterion == "clean"
+    assert "200 validation rows" in choice.reason
+    scores = torch.from_numpy(data["Xt"] @ choice.weight.T + choice.bias)
+    best = float(mean_average_precision(scores, torch.from_numpy(data["Yt"])))
+    assert best == pytest.approx(choice.results.values.max(), abs=1e-5) or best >= choice.value - 1e-5
+    assert choice.k == pytest.approx(data["Yt"].sum(1).mean())
+
+
+def test_without_clean_rows_some_are_held_out(data):
+    observed = drop_labels(data["Y"], seed=0)
+    choice = choose(data["X"], observed, **SETTINGS)
+    assert choice.criterion == "observed-map"
+    assert "80 rows held out" in choice.reason
+    assert choice.spec.method in ("an", "em")
+    assert 1 <= choice.k <= L
+    assert choice.leaderboard[0].value >= choice.leaderboard[-1].value
+
+
+def test_a_small_audit_gives_k_and_a_large_one_chooses(data):
+    observed = drop_labels(data["Y"], seed=0)
+    few = choose(data["X"], observed, audit_rows=(data["Xt"][:5], data["Yt"][:5]), **SETTINGS)
+    assert few.criterion == "observed-map"
+    assert few.k == pytest.approx(data["Yt"][:5].sum(1).mean())
+    assert few.interval is not None and few.interval.rows == 5  # noqa: PT018
+    many = choose(data["X"], observed, audit_rows=(data["Xt"], data["Yt"]), **SETTINGS)
+    assert many.criterion == "clean"
+    assert "200 audited rows" in many.reason
+
+
+def test_k_reaches_the_methods_that_ask(data):
+    observed = drop_labels(data["Y"], seed=0)
+    choice = choose(data["X"], observed, k=1.7, **{**SETTINGS, "methods": ["epr", "an"]})
+    k = {spec.method: spec.hyper.get("expected_positives") for spec in choice.results.specs}
+    assert k == {"epr": 1.7, "an": None}
+
+
+def test_leaderboard_and_csv(data, tmp_path):
+    observed = drop_labels(data["Y"], seed=0)
+    specs = grid({"em": {"alpha": [0.1, 0.2]}, "an": {}}, lr=1e-2, batch_size=16, seeds=[0, 1, 2], epochs=3)
+    results = fit_probes(data["X"], observed, specs, validation=(data["Xt"], data["Yt"]))
+    board = results.leaderboard()
+    assert [len(row.probes) for row in board] == [3, 3, 3]
+    assert board[0].value == pytest.approx(results.values[list(board[0].probes)].mean())
+    assert board[0].std == pytest.approx(results.values[list(board[0].probes)].std(ddof=1))
+    assert [row.spec.method for row in results.best_rows()].count("em") == 1
+    results.to_csv(tmp_path / "probes.csv")
+    with (tmp_path / "probes.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert len(lines) == 9
+    assert float(lines[0]["validation_clean"]) == pytest.approx(results.values[0], abs=1e-6)
+    assert list(tmp_path.iterdir()) == [tmp_path / "probes.csv"]
+    assert set(results.agreement(data["Xt"])) == {spec.cell for spec in specs}
+
+
+def test_compare_command(data, tmp_path):
+    np.savez(tmp_path / "f.npz", X=data["X"], true=data["Y"], X_test=data["Xt"], true_test=data["Yt"])
+    args = [str(tmp_path / "f.npz"), "--methods", "an,em", "--lr", "1e-2", "--epochs", "3", "--seeds", "1"]
+    args += ["--csv", str(tmp_path / "b.csv"), "--plot", str(tmp_path / "b.png")]
+    result = CliRunner().invoke(app, args)
+    assert result.exit_code == 0, result.output
+    assert "highest clean" in result.output
+    with (tmp_path / "b.csv").open() as file:
+        lines = list(csv.DictReader(file))
+    assert {line["method"] for line in lines} == {"an", "em"}
+    assert float(lines[0]["clean"]) >= float(lines[1]["clean"])
+    assert 0 < float(lines[0]["test_mAP"]) <= 1
+    assert (tmp_path / "b.png").stat().st_size > 1000
+    blind = CliRunner().invoke(app, [*args[:-4], "--blind"])
+    assert blind.exit_code == 0, blind.output
+    assert "highest observed-map" in blind.output
+
+
+def test_specs_are_values():
+    spec = ProbeSpec("em", {"alpha": 0.1}, 1e-3, 8, 1)
+    assert spec == ProbeSpec("em", {"alpha": 0.1}, 1e-3, 8, 1)
+    assert hash(spec) == hash(ProbeSpec("em", {"alpha": 0.1}, 1e-3, 8, 1))
+    assert str(spec) == "em alpha=0.1 lr 0.001 batch 8"
+    assert len(grid(["an", "em"], lr=[1e-2, 1e-3], batch_size=[8, 16], seeds=range(3), alpha=[0.1, 0.2])) == 36
+    assert len(grid("em", lr=1e-3, batch_size=8, search=True)) == 6
+    with pytest.raises(ValueError, match="did you mean"):
+        ProbeSpec("emm")
+    with pytest.raises(ValueError, match="lr"):
+        ProbeSpec("em", lr=0)
+    with pytest.raises(ValueError, match="at least 10"):
+        choose(np.zeros((5, 2)), Labels.from_classes([0, 1, 0, 1, 0]))
