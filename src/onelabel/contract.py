@@ -126,7 +126,7 @@ class Method(nn.Module):
         if self.stack is not None and self.stack < 1:
             raise ValueError(f"a stack needs at least one model, got {lengths}")
         self._columns: dict[str, list[float]] = {}
-        self._precision = torch.float32
+        self._precision: torch.dtype | None = None
         ranges = type(self).hyperparameters()
         for name, value in hyper.items():
             if (seq := _numbers(value)) is not None:
@@ -145,6 +145,7 @@ class Method(nn.Module):
     def _column(self, name: str, numbers: list[float]) -> None:
         """Hold numbers, one per model, as a buffer that broadcasts over logits; the numbers themselves stay exact."""
         self._columns[name] = numbers
+        self._precision = self._precision or torch.float32
         shape = (1, 1) if self.stack is None else (-1, 1, 1)
         old = getattr(self, name, None)
         column = torch.tensor(numbers, dtype=self._precision, device=getattr(old, "device", None)).reshape(shape)
@@ -155,10 +156,16 @@ class Method(nn.Module):
 
     def _match(self, dtype: torch.dtype) -> None:
         """Hold them in the logits' precision: a float32 0.1 would spoil float64, a float64 one slow float32 down."""
-        if any(getattr(self, name).dtype != dtype for name in self._columns) or self._precision != dtype:
+        if self._precision not in (None, dtype):
             self._precision = dtype
             for name, numbers in self._columns.items():
                 self._column(name, numbers)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Method:
+        super()._apply(fn, recurse)
+        for name, numbers in self._columns.items():  # which half() and double() would round
+            self._column(name, numbers)
+        return self
 
     # -- what a subclass may say -------------------------------------------------------------------------------
 
@@ -212,8 +219,7 @@ class Method(nn.Module):
         logits = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
         if not logits.numel():  # an empty batch costs nothing
             return logits.sum((-2, -1))
-        if self._columns:
-            self._match(logits.dtype)
+        self._match(logits.dtype)
         views = tuple(v.to(logits.dtype) for v in views)
         device = logits.device.type
         with torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext():

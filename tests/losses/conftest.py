@@ -1,0 +1,8 @@
+"""Makes `loss_reference` importable: tests here have no package."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
