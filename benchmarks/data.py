@@ -176,6 +176,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--size", type=int, default=448)
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--parts", nargs="+", default=["pictures", "memory", "manifest"])
     args = parser.parse_args()
     import PIL
     import torch
@@ -193,48 +194,51 @@ def main() -> None:
         else:
             for file in sorted(args.pictures.glob("*.jpg"))[: args.count]:
                 (root / "thing" / file.name).symlink_to(file.resolve())
-        contenders: dict[str, tuple[Any, ...]] = {
-            "torchvision ImageFolder + DataLoader": (imagefolder,),
-            "onelabel streamed": (ours, "stream", True),
-            "onelabel streamed, exact=False": (ours, "stream", False),
-            "onelabel streamed, uint8 for a GPU": (ours, "stream", True, False),
-            "onelabel resident": (ours, "host", True),
-            "onelabel resident, exact=False": (ours, "host", False),
-        }
-        runs: dict[str, list[dict[str, float]]] = {label: [] for label in contenders}
-        for _ in range(args.repeats):
-            for label, (work, *rest) in contenders.items():
-                runs[label].append(measured(work, str(root), args.size, args.workers, 2, *rest))
-        words = f"{args.count} pictures to {args.size}×{args.size} float32, 2 epochs, {args.workers} workers"
-        print(f"\n{words}, medians of {args.repeats}")
-        print(f"{'':<38}{'first epoch':>13}{'later epochs':>14}{'CPU, both':>17}{'peak memory':>13}")
-        for label, found in runs.items():
-            keys = ("first", "later", "cpu", "peak_mib")
-            first, later, cpu, peak = (statistics.median(run[key] for run in found) for key in keys)
-            cost = 1000 * cpu / (2 * args.count)
-            print(f"{label:<38}{first:>10.0f} /s{later:>11.0f} /s{cost:>9.1f} ms each{peak:>9.0f} MiB")
-        print("\nStreaming more pictures takes no more memory (exact, one epoch of 1×, 2× and 4× the rows)")
-        for times in (1, 2, 4):
-            grown = Path(name) / f"grown{times}" / "thing"
-            grown.mkdir(parents=True)
-            for copy in range(times):
-                for file in sorted((root / "thing").iterdir())[: args.count]:
-                    (grown / f"{copy}-{file.name}").symlink_to(file.resolve())
-            found = measured(ours, str(grown.parent), args.size, args.workers, 1, "stream", True)
-            print(f"  {times * args.count:>6,} pictures: peak {found['peak_mib']:.0f} MiB")
-        print("\nManifest")
-        for count in (args.files // 10, args.files):
-            files, out = Path(name) / f"files{count}", Path(name) / f"{count}.parquet"
-            small_files(files, count)
-            new = measured(manifest, str(files), str(out), args.workers)
-            again = measured(manifest, str(files), str(out), args.workers)
-            assert (new["rows"], again["reused"]) == (count, count)
-            speed, size = count / new["seconds"], out.stat().st_size / 2**20
-            print(
-                f"  {count:>7,} files: {new['seconds']:.1f} s ({speed:,.0f} /s, {new['cpu']:.1f} s of CPU), "
-                f"peak {new['peak_mib']:.0f} MiB; brought up to date in {again['seconds']:.1f} s "
-                f"({again['cpu']:.1f} s of CPU, peak {again['peak_mib']:.0f} MiB); {size:.1f} MiB on disk"
-            )
+        if "pictures" in args.parts:
+            contenders: dict[str, tuple[Any, ...]] = {
+                "torchvision ImageFolder + DataLoader": (imagefolder,),
+                "onelabel streamed": (ours, "stream", True),
+                "onelabel streamed, exact=False": (ours, "stream", False),
+                "onelabel streamed, uint8 for a GPU": (ours, "stream", True, False),
+                "onelabel resident": (ours, "host", True),
+                "onelabel resident, exact=False": (ours, "host", False),
+            }
+            runs: dict[str, list[dict[str, float]]] = {label: [] for label in contenders}
+            for _ in range(args.repeats):
+                for label, (work, *rest) in contenders.items():
+                    runs[label].append(measured(work, str(root), args.size, args.workers, 2, *rest))
+            words = f"{args.count} pictures to {args.size}×{args.size} float32, 2 epochs, {args.workers} workers"
+            print(f"\n{words}, medians of {args.repeats}")
+            print(f"{'':<38}{'first epoch':>13}{'later epochs':>14}{'CPU, both':>17}{'peak memory':>13}")
+            for label, found in runs.items():
+                keys = ("first", "later", "cpu", "peak_mib")
+                first, later, cpu, peak = (statistics.median(run[key] for run in found) for key in keys)
+                cost = 1000 * cpu / (2 * args.count)
+                print(f"{label:<38}{first:>10.0f} /s{later:>11.0f} /s{cost:>9.1f} ms each{peak:>9.0f} MiB")
+        if "memory" in args.parts:
+            print("\nStreaming more pictures takes no more memory (exact, one epoch of 1×, 2× and 4× the rows)")
+            for times in (1, 2, 4):
+                grown = Path(name) / f"grown{times}" / "thing"
+                grown.mkdir(parents=True)
+                for copy in range(times):
+                    for file in sorted((root / "thing").iterdir())[: args.count]:
+                        (grown / f"{copy}-{file.name}").symlink_to(file.resolve())
+                found = measured(ours, str(grown.parent), args.size, args.workers, 1, "stream", True)
+                print(f"  {times * args.count:>6,} pictures: peak {found['peak_mib']:.0f} MiB")
+        if "manifest" in args.parts:
+            print("\nManifest")
+            for count in (args.files // 10, args.files):
+                files, out = Path(name) / f"files{count}", Path(name) / f"{count}.parquet"
+                small_files(files, count)
+                new = measured(manifest, str(files), str(out), args.workers)
+                again = measured(manifest, str(files), str(out), args.workers)
+                assert (new["rows"], again["reused"]) == (count, count)
+                speed, size = count / new["seconds"], out.stat().st_size / 2**20
+                print(
+                    f"  {count:>7,} files: {new['seconds']:.1f} s ({speed:,.0f} /s, {new['cpu']:.1f} s of CPU), "
+                    f"peak {new['peak_mib']:.0f} MiB; brought up to date in {again['seconds']:.1f} s "
+                    f"({again['cpu']:.1f} s of CPU, peak {again['peak_mib']:.0f} MiB); {size:.1f} MiB on disk"
+                )
 
 
 if __name__ == "__main__":

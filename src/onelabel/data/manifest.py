@@ -15,11 +15,11 @@ from .folders import scan_folder
 from .images import ImageError, inspect_image
 from .own import Records
 from .pool import process_map
-from .report import Problem, Report
+from .report import Report
 from .tables import read_records
 
 _CHUNK = 512  # pictures a worker looks at before it answers
-_GROUP = 16384  # rows written at a time: what the main process holds
+_GROUP = 32  # chunks written at a time
 _WHOLE = 32 << 20  # larger files are hashed in blocks
 
 
@@ -59,58 +59,75 @@ def build_manifest(
     else:
         table = read_records(where, report, root=root)
         records, base = table.records, table.root
-    before = _previous(target, decode)
     parquet, arrow = need("pyarrow.parquet", "cli"), need("pyarrow", "cli")
     schema = _schema(arrow, base.resolve(), decode)
+    before = _previous(target, schema, decode)
     reused = 0
-    first: dict[str, str] = {}
+    first: dict[bytes, int] = {}
     with (
         progress(f"manifest of {where.name}", len(records)) as advance,
         atomic_file(target) as file,
         parquet.ParquetWriter(file, schema, compression="zstd") as writer,
     ):
-        group: list[dict[str, Any]] = []
-        for row in _rows(records, base, before, decode, workers):
-            reused += row.pop("reused")
-            _note(row, first, report)
-            group.append(row)
+        group: list[Any] = []
+        for rows, old, table in _tables(records, base, before, schema, decode, workers):
+            reused += old
+            _note(table, rows, first, records, report)
+            group.append(table)
+            advance(len(rows))
             if len(group) == _GROUP:
-                writer.write_table(arrow.Table.from_pylist(group, schema))
+                writer.write_table(arrow.concat_tables(group))
                 group = []
-            advance(1)
-        writer.write_table(arrow.Table.from_pylist(group, schema))
+        if group:
+            writer.write_table(arrow.concat_tables(group))
     return Manifest(target, len(records), reused, report)
 
 
-def _rows(
-    records: Records, base: Path, before: dict[str, dict[str, Any]], decode: bool, workers: int | None
-) -> Iterator[dict[str, Any]]:
-    """The rows in order: old ones where nothing changed, new ones from the workers."""
-    chunks = [records.names[start : start + _CHUNK] for start in range(0, len(records), _CHUNK)]
-    # Only what the worker must compare travels to it.
-    known = [{name: _mark(before[name]) for name in chunk if name in before} for chunk in chunks]
+def _tables(
+    records: Records, base: Path, before: Any, schema: Any, decode: bool, workers: int | None
+) -> Iterator[tuple[range, int, Any]]:
+    """Rows, how many of them are old, and their table, chunk by chunk: old rows where nothing changed.
+
+    Everything but the paths stays in Arrow's columns; as Python objects, a million rows would be gigabytes.
+    """
+    arrow = need("pyarrow", "cli")
+    place = {name: row for row, name in enumerate(before["path"].to_pylist())}
+    size, time = (before[name].to_numpy() for name in ("bytes", "mtime_ns"))
+    chunks = [range(start, min(start + _CHUNK, len(records))) for start in range(0, len(records), _CHUNK)]
+
+    def work() -> Iterator[tuple[list[str], list[tuple[int, int] | None]]]:
+        for rows in chunks:
+            names = records.names[rows.start : rows.stop]
+            found = [place.get(name) for name in names]
+            yield names, [None if at is None else (int(size[at]), int(time[at])) for at in found]
+
     count = 1 if len(chunks) < 3 and not decode else workers
-    looked = process_map(partial(_look, str(base), decode), zip(chunks, known, strict=True), workers=count)
-    number = 0
-    for chunk, answers in zip(chunks, looked, strict=True):
-        for name, answer in zip(chunk, answers, strict=True):
-            row = dict(before[name]) if answer is None else answer
-            row["reused"] = answer is None
-            row["path"] = name
-            row["labels"] = list(records.positives[number])
-            row["negatives"] = list(records.negatives[number])
-            row["split"] = records.parts[number] or ""
-            number += 1
-            yield row
+    looked = process_map(partial(_look, str(base), decode), work(), workers=count)
+    for rows, answers in zip(chunks, looked, strict=True):
+        names = records.names[rows.start : rows.stop]
+        kept = [place[name] for name, answer in zip(names, answers, strict=True) if answer is None]
+        fresh = [{**answer, "path": name} for name, answer in zip(names, answers, strict=True) if answer is not None]
+        table = arrow.concat_tables(
+            [before.take(arrow.array(kept, arrow.int64())), arrow.Table.from_pylist(fresh, schema)]
+        )
+        order, old, new = [], 0, len(kept)
+        for answer in answers:
+            order.append(old if answer is None else new)
+            old, new = old + (answer is None), new + (answer is not None)
+        table = table.take(arrow.array(order, arrow.int64()))
+        labels = {
+            "labels": [list(labels) for labels in records.positives[rows.start : rows.stop]],
+            "negatives": [list(labels) for labels in records.negatives[rows.start : rows.stop]],
+            "split": [part or "" for part in records.parts[rows.start : rows.stop]],
+        }
+        for name, values in labels.items():
+            index = schema.get_field_index(name)
+            table = table.set_column(index, schema.field(index), arrow.array(values, schema.field(index).type))
+        yield rows, len(kept), table.cast(schema)
 
 
-def _mark(row: dict[str, Any]) -> tuple[int, int]:
-    return row["bytes"], row["mtime_ns"]
-
-
-def _look(base: str, decode: bool, work: tuple[list[str], dict[str, tuple[int, int]]]) -> list[dict[str, Any] | None]:
-    names, known = work
-    return [_examine(base, name, known.get(name), decode) for name in names]
+def _look(base: str, decode: bool, work: tuple[list[str], list[tuple[int, int] | None]]) -> list[dict[str, Any] | None]:
+    return [_examine(base, name, known, decode) for name, known in zip(*work, strict=True)]
 
 
 def _examine(base: str, name: str, known: tuple[int, int] | None, decode: bool) -> dict[str, Any] | None:
@@ -156,14 +173,19 @@ _EMPTY: dict[str, Any] = {
 }
 
 
-def _note(row: dict[str, Any], first: dict[str, str], report: Report) -> None:
-    if row["problem"]:
-        report.extend([Problem(row["problem"], row["path"], row["detail"])])
-        return
-    report.extend(Problem(kind, row["path"], f"{row['width']}×{row['height']} {row['mode']}") for kind in row["notes"])
-    twin = first.setdefault(row["hash"], row["path"])
-    if twin != row["path"]:
-        report.add("duplicate-content", row["path"], f"as {twin}")
+def _note(table: Any, rows: range, first: dict[bytes, int], records: Records, report: Report) -> None:
+    """Problems, notes and repeated contents of a chunk into the report."""
+    columns = ("path", "problem", "detail", "notes", "hash", "width", "height", "mode")
+    for row, values in zip(rows, zip(*(table[name].to_pylist() for name in columns), strict=True), strict=True):
+        path, problem, detail, notes, digest, width, height, mode = values
+        if problem:
+            report.add(problem, path, detail)
+            continue
+        for kind in notes:
+            report.add(kind, path, f"{width}×{height} {mode}")
+        twin = first.setdefault(bytes.fromhex(digest), row)
+        if twin != row:
+            report.add("duplicate-content", path, f"as {records.names[twin]}")
 
 
 def _schema(arrow: Any, base: Path, decode: bool) -> Any:
@@ -175,15 +197,14 @@ def _schema(arrow: Any, base: Path, decode: bool) -> Any:
     return arrow.schema(list(types.items()), metadata=metadata)
 
 
-def _previous(target: Path, decode: bool) -> dict[str, dict[str, Any]]:
-    """The rows of an earlier manifest by path; none of them where it cannot be read or looked less closely."""
-    if not target.exists():
-        return {}
+def _previous(target: Path, schema: Any, decode: bool) -> Any:
+    """An earlier manifest's table; an empty one where there is none, or it cannot be read or looked less closely."""
     parquet, arrow = need("pyarrow.parquet", "cli"), need("pyarrow", "cli")
-    try:
-        table = parquet.read_table(target)
-        if decode and (table.schema.metadata or {}).get(b"onelabel.decoded") != b"True":
-            return {}
-        return {row["path"]: row for row in table.to_pylist()}
-    except (OSError, KeyError, arrow.ArrowInvalid):
-        return {}
+    if target.exists():
+        try:
+            table = parquet.read_table(target)
+            if not decode or (table.schema.metadata or {}).get(b"onelabel.decoded") == b"True":
+                return table.select(schema.names).cast(schema).combine_chunks()
+        except (OSError, KeyError, ValueError, arrow.ArrowInvalid):
+            pass
+    return schema.empty_table()
