@@ -181,6 +181,17 @@ class Server:
             self.process = None
 
 
+@pytest.fixture(scope="module")
+def shared_server(data: Data, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for tests that leave no traces others mind; short leases, so that closed pages hold nothing."""
+    folder = tmp_path_factory.mktemp("shared")
+    (folder / "train.sh").write_text("for i in 1 2 3; do echo epoch $i/3; sleep 0.2; done\n")
+    files = [str(data.recovered), "--audit", str(data.audit), "--db", str(folder / "x.db")]
+    server = Server([*files, "--name", "ann", "--lease", "2", "--retrain", f"sh {folder / 'train.sh'}"])
+    yield server.start()
+    server.kill()
+
+
 @pytest.fixture
 def serve(data: Data) -> Iterator[Callable[..., Server]]:
     """Start servers on `data`; they end with the test."""

@@ -102,10 +102,21 @@ def create_app(settings: Settings, db: Database | None = None) -> FastAPI:
         return JSONResponse({"detail": str(error)}, 409)
 
     @app.exception_handler(HTTPException)
-    async def problem(_: Request, error: HTTPException) -> JSONResponse:
-        return JSONResponse({"detail": str(error.detail)}, error.status_code, headers=error.headers)
+    async def problem(request: Request, error: HTTPException) -> JSONResponse:
+        headers = {"allow": _allowed(app, request)} if error.status_code == 405 else error.headers
+        return JSONResponse({"detail": str(error.detail)}, error.status_code, headers=headers)
 
     return app
+
+
+def _allowed(app: FastAPI, request: Request) -> str:
+    """Every method of the asked path; Starlette names those of the first route only."""
+    paths = app.openapi()["paths"]
+    for template, operations in paths.items():
+        parts, asked = template.split("/"), request.url.path.split("/")
+        if len(parts) == len(asked) and all(p == a or p.startswith("{") for p, a in zip(parts, asked, strict=True)):
+            return ", ".join(sorted(method.upper() for method in operations))
+    return "GET, HEAD"
 
 
 def _plain(value: object) -> object:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 BIG = 2**53 - 1  # what JavaScript counts exactly
 PLAIN = r"^[^\x00-\x1f\x7f]*$"
 TAB = r"^[A-Za-z0-9_-]{1,64}$"
 
-Number = Annotated[int, Field(ge=0, le=BIG, strict=True)]
-ClassIndex = Annotated[int, Field(ge=0, le=2**31 - 1, strict=True)]
+
+def _whole(value: object) -> object:
+    """JSON has one kind of number: 3.0 is as good as 3."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = BeforeValidator(_whole)
+Number = Annotated[int, Field(ge=0, le=BIG, strict=True), Whole]
+ClassIndex = Annotated[int, Field(ge=0, le=2**31 - 1, strict=True), Whole]
 RequestId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{8,64}$")]
 Share = Annotated[float, Field(ge=0, le=1, strict=True)]
 
@@ -30,7 +37,7 @@ class QueueIn(In):
     low: Share = 0.0
     high: Share = 1.0
     disagreement: Literal["none", "model", "reviewers"] = "none"
-    count: Annotated[int, Field(ge=1, le=200, strict=True)] = 24
+    count: Annotated[int, Field(ge=1, le=200, strict=True), Whole] = 24
 
 
 class AuditIn(In):

@@ -90,7 +90,7 @@ async function start() {
   pictures.start();
   progress.start(data);
   if (!data.name) return signIn();
-  await sidebar.start(() => show().catch(failed));
+  await sidebar.start((toGrid) => grid.show(toGrid).catch(failed));
   await show();
   setInterval(() => document.hidden || call("POST", "/leases", { action: "renew" }).catch(() => null), (data.lease_seconds * 1000) / 3);
   document.documentElement.dataset.ready = "1";

@@ -12,13 +12,18 @@ let loading = 0;
 const size = () => (matchMedia("(max-width: 760px)").matches ? 12 : 24);
 const open = (item) => !item.answer;
 
-export async function show() {
+export async function show(toGrid = false) {
   const turn = ++loading;
+  if (items.some(open)) {
+    items = []; // a key pressed meanwhile must not answer what is about to leave
+    draw("Loading…");
+  }
   await flush();
   const data = await call("POST", "/queue", { ...filters(), count: size() });
   if (turn !== loading) return; // another class was chosen meanwhile
   items = data.items;
   draw();
+  if (toGrid) focus(0);
   await numbers();
 }
 
@@ -31,14 +36,15 @@ function title() {
   document.title = `${name ?? "All classes"} · review`;
 }
 
-function draw() {
+function draw(nothing = "Nothing left here. Choose another class, or widen the filters.") {
   title();
   tiles = new Map(items.map((item) => [item.id, tile(item)]));
   $("grid").replaceChildren(...tiles.values());
   $("grid-empty").hidden = items.length > 0;
   $("grid").hidden = items.length === 0;
-  if (!items.length) $("grid-empty").textContent = "Nothing left here. Choose another class, or widen the filters.";
-  focus(items.findIndex(open), document.activeElement === document.body || $("grid").contains(document.activeElement));
+  $("grid-empty").textContent = items.length ? "" : nothing;
+  const active = document.activeElement;
+  focus(items.findIndex(open), active === document.body || active === $("main") || $("grid").contains(active));
 }
 
 function describe(item) {

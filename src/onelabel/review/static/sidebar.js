@@ -50,10 +50,10 @@ function row(c) {
   return h("li", {}, button);
 }
 
-function choose(index) {
+function choose(index, toGrid = true) {
   state.classIndex = index;
   for (const button of $("classes").querySelectorAll("button")) button.removeAttribute("aria-current");
-  changed();
+  changed(toGrid);
 }
 
 function readFilters() {
@@ -76,13 +76,13 @@ export async function start(onChange) {
   $("search").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && known.length) choose(known[0].index);
   });
-  $("class-select").addEventListener("change", (event) => choose(event.target.value === "" ? null : Number(event.target.value)));
+  $("class-select").addEventListener("change", (event) => choose(event.target.value === "" ? null : Number(event.target.value), false));
   for (const id of ["low", "high", "disagreement"]) {
     $(id).addEventListener("change", async () => {
       const before = state.disagreement;
       readFilters();
       if (before !== state.disagreement) await refreshClasses();
-      changed();
+      changed(false);
     });
   }
   if (matchMedia("(max-width: 760px)").matches) $("filters").open = false;
