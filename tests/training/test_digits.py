@@ -39,7 +39,7 @@ def test_every_method_trains_in_each_mode(tiny: Splits[Any], name: str, monkeypa
 
 @pytest.mark.slow
 def test_order_of_methods(monkeypatch: pytest.MonkeyPatch) -> None:
-    """AN < EM, GR < full labels in test mAP; docs/training.md records the margins (5.0, 3.3, 9.9)."""
+    """AN < EM, GR < full labels in test mAP; docs/training.md records the margins, about 7, 7 and 10."""
     monkeypatch.setenv("ONELABEL_QUIET", "1")
     torch.set_num_threads(1)
     splits = load_dataset("digits-scenes", size=32, n_train=2000, n_validation=300, n_test=1000)
@@ -54,17 +54,16 @@ def test_order_of_methods(monkeypatch: pytest.MonkeyPatch) -> None:
             mode="finetune",
             backbone="small-cnn",
             size=32,
-            epochs=8,
+            epochs=12,
             lr=3e-3,
             head_lr_scale=1.0,
-            batch_size=50,
+            batch_size=32,
             schedule="cosine",
             augment="none",
             save_scores=False,
             device="cpu",
         )
         found[name] = run.result["test_mAP"]
-    print(found)
-    assert found["em"] > found["an"] + 2
-    assert found["gr"] > found["an"] + 1.5
+    assert found["em"] > found["an"] + 3
+    assert found["gr"] > found["an"] + 3
     assert found["bce"] > max(found["em"], found["gr"]) + 3

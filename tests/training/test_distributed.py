@@ -42,13 +42,15 @@ def run_two(processes: Any, out: Path, method: str, settings: dict[str, Any]) ->
         ("em-apl", {"mode": "finetune", "epochs": 3}),
         ("ll-cp", {"mode": "finetune", "hyper": {"delta": 5.0}, "epochs": 3}),
         ("l2r", {"mode": "finetune", "hyper": {"strength": 0.01}}),
+        ("em", {"mode": "finetune", "split": True, "clip": 1.0, "checkpoint_steps": 4}),
     ],
 )
 def test_two_processes_equal_one(tmp_path: Path, processes: Any, method: str, settings: dict[str, Any]) -> None:
     """149 rows in batches of 16: the last batch has 5, so that one process repeats a row."""
     settings = {**EXACT, **settings}
+    split = settings.pop("split", False)
     train_once(str(tmp_path / "one"), method, settings)
-    run_two(processes, tmp_path / "two", method, settings)
+    run_two(processes, tmp_path / "two", method, {**settings, "strategy": "fsdp" if split else "auto"})
     rows = []
     for name in ("one", "two"):
         lines = (tmp_path / name / "metrics.jsonl").read_text().splitlines()

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from onelabel.training.files import explaining, link, read_tensors, write_json, write_tensors
 from onelabel.training.machine import TrainingError, rng_state, set_rng_state
+from onelabel.training.sharding import fill_state, full, like
 from onelabel.training.stopping import Best
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class Checkpoints:
         for name, value in tensors.items():
             group, _, rest = name.partition("/")
             parts.setdefault(group, {})[rest] = value
-        session.classifier.load_state_dict(parts["model"])
+        fill_state(session.classifier, parts["model"])
         session.criterion.load_state_dict(parts.get("method", {}))
         if session.average is not None:
             session.average.load_state_dict(parts["ema"])
@@ -117,12 +118,16 @@ class Checkpoints:
 
     def save(self, session: Session, position: Position) -> None:
         """Write a checkpoint; the one before stays until this one is complete."""
-        if self.root is None or not self.folder.writes:
+        if self.root is None or not (self.folder.writes or session.split):
             return
-        with explaining(self.folder.path or self.root):
-            self._save(session, position)
+        tensors, plain = _state(session)  # together, where weights are split
+        if self.folder.writes:
+            with explaining(self.root.parent):
+                self._save(session, position, tensors, plain)
 
-    def _save(self, session: Session, position: Position) -> None:
+    def _save(
+        self, session: Session, position: Position, tensors: dict[str, Tensor], plain: list[dict[str, Any]]
+    ) -> None:
         assert self.root is not None
         self.root.mkdir(parents=True, exist_ok=True)
         latest = self._latest()
@@ -131,17 +136,7 @@ class Checkpoints:
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir()
         generators, rng = rng_state(session.device)
-        tensors = {f"rng/{k}": v for k, v in generators.items()}
-        tensors |= {f"model/{k}": v for k, v in session.classifier.state_dict().items()}
-        tensors |= {f"method/{k}": v for k, v in session.criterion.state_dict().items()}
-        tensors |= {f"step/{k}": v for k, v in session.step.buffers().items()}
-        if session.average is not None:
-            tensors |= {f"ema/{k}": v for k, v in session.average.state_dict().items()}
-        plain = []
-        for i, optimizer in enumerate(session.optimizers):
-            found, rest = _optimizer_state(optimizer)
-            tensors |= {f"optimizer{i}/{k}": v for k, v in found.items()}
-            plain.append(rest)
+        tensors |= {f"rng/{k}": v for k, v in generators.items()}
         write_tensors(place / "state.safetensors", tensors)
         numbers = {"schema_version": SCHEMA, "position": position.numbers(), "rng": rng, "optimizers": plain}
         write_json(place / "state.json", numbers)
@@ -162,6 +157,21 @@ class Checkpoints:
             weights = {f"weights/{k}": v for k, v in best.weights.items()}
             write_tensors(path, weights | {f"method/{k}": v for k, v in best.method.items()})
         self.written[track] = (phase, best.epoch, path)
+
+
+def _state(session: Session) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
+    """Everything a session holds: tensors, and the optimisers' plain numbers."""
+    tensors = {f"model/{k}": full(v) for k, v in session.classifier.state_dict().items()}
+    tensors |= {f"method/{k}": v for k, v in session.criterion.state_dict().items()}
+    tensors |= {f"step/{k}": v for k, v in session.step.buffers().items()}
+    if session.average is not None:
+        tensors |= {f"ema/{k}": v for k, v in session.average.state_dict().items()}
+    plain = []
+    for i, optimizer in enumerate(session.optimizers):
+        found, rest = _optimizer_state(optimizer)
+        tensors |= {f"optimizer{i}/{k}": full(v) for k, v in found.items()}
+        plain.append(rest)
+    return tensors, plain
 
 
 def _split(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -191,6 +201,6 @@ def _restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tens
         p = own[int(number)]
         if isinstance(value, Tensor):
             value = value.to(p.device)
-            if value.ndim == 4 and value.shape == p.shape:  # as the weights lie, channels last or not
-                value = torch.empty_like(p, dtype=value.dtype).copy_(value)
+            if value.shape == p.shape:  # as the weights lie: channels last or not, split or not
+                value = like(p, value)
         optimizer.state[p][key] = value

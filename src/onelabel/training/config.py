@@ -139,7 +139,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     try:
         import tomllib
     except ImportError:  # Python 3.10
-        import tomli as tomllib  # type: ignore[no-redef]
+        import tomli as tomllib  # type: ignore[import-not-found, no-redef]
     try:
         found: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:

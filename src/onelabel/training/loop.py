@@ -32,6 +32,7 @@ from onelabel.training.prepare import (
 from onelabel.training.progress import Bar
 from onelabel.training.run import Run, RunFolder
 from onelabel.training.session import Session, phases_of
+from onelabel.training.sharding import full_state
 from onelabel.training.stopping import Best, should_stop
 
 Feeds = dict[str, Feed]
@@ -115,7 +116,7 @@ def fit(session: Session, feeds: Feeds, position: Position, checkpoints: Checkpo
                     ticked = now
                     loss = check_loss(session, plan, position)
                     bar.show(f"{phase.name} {epoch + 1}/{phase.epochs}", epoch * done[-1] + done[position.update], loss)
-                due = now - saved > config.checkpoint_seconds
+                due = now - saved > config.checkpoint_seconds and not session.split  # those are gathered by all at once
                 due |= config.checkpoint_steps > 0 and position.update % config.checkpoint_steps == 0
                 if folder.interrupted or (due and position.update < len(plan.updates)):
                     check_loss(session, plan, position)
@@ -172,9 +173,9 @@ def finish(session: Session, classifier: Classifier, feeds: Feeds, position: Pos
     if config.save_scores:
         folder.save_scores("train", scores_of(session, feeds["train"]))
     result |= found
-    if session.classifier is not classifier:  # a head on features: its last weights belong to the backbone
-        last = {**classifier.state_dict(), **{name: value for name, value in last.items() if name.startswith("head.")}}
-    return folder.finish(classifier, position.bests[track].method, last, result, position.history)
+    weights = full_state(classifier)
+    last = {**weights, **last}  # in the linear phase a head alone was trained
+    return folder.finish(classifier, weights, position.bests[track].method, last, result, position.history)
 
 
 def scores_of(session: Session, feed: Feed, *, flip: bool = False) -> torch.Tensor:

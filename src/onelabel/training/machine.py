@@ -47,7 +47,15 @@ def make_fabric(config: TrainConfig, loggers: list[Any] | None = None) -> Any:
     precision = config.precision
     if precision == "auto":
         precision = "bf16-mixed" if kind == "cuda" and torch.cuda.is_bf16_supported() else "32-true"
-    strategy = "ddp" if config.strategy == "auto" and several else config.strategy
+    strategy: Any = "ddp" if config.strategy == "auto" and several else config.strategy
+    if strategy == "fsdp":
+        from onelabel.training.sharding import strategy as split
+
+        if not several:
+            raise ValueError("strategy: 'fsdp' splits weights across processes, got one process; use torchrun")
+        if config.mode != "finetune" or config.ema:
+            raise ValueError("strategy: 'fsdp' works with mode='finetune' and without ema")
+        strategy = split(int(os.environ["WORLD_SIZE"]) if torchrun else config.devices * config.nodes)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fabric = fabric_class(

@@ -26,6 +26,7 @@ from onelabel.training.machine import TrainingError, say, seed_everything
 from onelabel.training.plan import Plan
 from onelabel.training.restore import feature_width
 from onelabel.training.session import Phase, Session
+from onelabel.training.sharding import fill_state
 from onelabel.training.stopping import Best
 
 Feeds = dict[str, Feed]
@@ -146,7 +147,7 @@ def hand_over(
 
 def load_weights(module: nn.Module, weights: Mapping[str, Tensor], *, strict: bool = True) -> None:
     """In place, so that compiled code and captured graphs stay valid."""
-    module.load_state_dict(dict(weights), strict=strict)
+    fill_state(module, weights, strict=strict)
 
 
 def staged_inputs(session: Session, plan: Plan, update: int) -> Iterator[Tensor] | None:

@@ -197,6 +197,7 @@ class RunFolder:
     def finish(
         self,
         classifier: Classifier,
+        weights: dict[str, Tensor],
         method_state: dict[str, Tensor],
         last: dict[str, Tensor],
         result: dict[str, Any],
@@ -206,7 +207,7 @@ class RunFolder:
         result = {"schema_version": 1, **result}
         if self.path is not None and self.writes:
             with explaining(self.path):
-                self._weights("best", classifier.state_dict(), classifier)
+                self._weights("best", weights, classifier)
                 self._weights("last", last, classifier)
                 write_tensors(self.path / "method-best.safetensors", method_state)
                 write_json(self.path / "result.json", result)

@@ -18,6 +18,7 @@ from onelabel.training.feeds import Feed
 from onelabel.training.machine import say
 from onelabel.training.optim import Rates, classifier_optimizer, method_optimizers, schedule_table
 from onelabel.training.plan import Plan
+from onelabel.training.sharding import full_state, is_split
 from onelabel.training.step import Network, Step
 
 
@@ -65,6 +66,7 @@ class Session:
         self.network: nn.Module = self.raw
         if fabric.world_size > 1:
             self.network = fabric.setup_module(self.raw, move_to_device=False)
+        self.split = any(is_split(p) for p in classifier.parameters())
         head = list(classifier.head.parameters())
         backbone = [] if linear else list(classifier.backbone.parameters())
         self.optimizers = [
@@ -76,7 +78,8 @@ class Session:
         self.average = Average(classifier, config.ema) if config.ema else None
         updates = len(self.plan(0).updates) * phase.epochs
         self.rates = Rates(self.optimizers, schedule_table(config, updates), self.device)
-        self.fast = _compiled(self.network, config) if cuda and not linear and config.compile == "auto" else None
+        fast = cuda and not linear and not self.split and config.compile == "auto"
+        self.fast = _compiled(self.network, config) if fast else None
         self.frozen = False
         self.step = self._step()
 
@@ -145,7 +148,7 @@ class Session:
         return {name: value.detach().clone() for name, value in self.criterion.state_dict().items()}
 
     def weights(self) -> dict[str, Tensor]:
-        return {name: value.detach().clone() for name, value in self.classifier.state_dict().items()}
+        return full_state(self.classifier)
 
 
 class PictureViews:
