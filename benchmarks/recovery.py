@@ -1,0 +1,180 @@
+"""Recovery measured: VOC 2012 beside ROLE's Table 2, coverage over label draws, and a million rows of a thousand classes.
+
+python benchmarks/recovery.py --voc ../shared/data/voc2012 --table
+python benchmarks/recovery.py --voc ../shared/data/voc2012 --coverage 20
+python benchmarks/recovery.py --scale 1000000 1000 --dim 64
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from onelabel.labels import Labels, drop_labels
+from onelabel.metrics import calibration_error, label_recovery_ap
+from onelabel.probes import ProbeSpec, fit_probes
+from onelabel.recovery import recover
+from onelabel.recovery.crossfit import assign_folds, crossfit
+from onelabel.recovery.recover import AuditRows
+
+PUBLISHED = {"an": 85.8, "an-ls": 86.9, "role": 90.3}
+METHODS = ("an", "an-ls", "role", "em", "gr", "auto")
+
+
+def load(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
+    labels = np.load(folder / "labels.npz", allow_pickle=False)
+    features = np.load(folder / "features-resnet50-448.npz", allow_pickle=False)
+    X = ((features["train"].astype(np.float32) / 255) ** 2 * features["peak"]).astype(np.float32)
+    return X, labels["train_true"], labels["train_observed_uniform1200"], [str(c) for c in labels["classes"]]
+
+
+def quality(done: Any, scores: Any, Y: np.ndarray, Z: np.ndarray) -> dict[str, float]:
+    """Against the truth: mAP, ECE of unknown entries, precision and recall of what the automatic threshold adds."""
+    unknown = Z == 0
+    index = np.arange(len(Y))
+    q = done.calibration.posterior(scores.rows(index).astype(np.float64), Z).numpy()
+    if done.correction is not None:
+        q = np.where(unknown, done.correction.apply(q), q)
+    called = (q >= done.thresholds.value) & unknown
+    counts = Y.sum(0)
+    inside = [s.low <= c <= s.high for s, c in zip(done.summary, counts, strict=True)]
+    told = [
+        (s.precision_low, s.precision_high, Y[called[:, i], i].mean())
+        for i, s in enumerate(done.summary)
+        if called[:, i].any() and s.precision is not None
+    ]
+    return {
+        "mAP": 100 * float(label_recovery_ap(q, Y, Z)),
+        "mAP_completed": 100 * float(label_recovery_ap(np.where(Z > 0, 1.0, q), Y, Z)),
+        "mAP_unknown": 100 * float(label_recovery_ap(q, Y, Z, entries="unknown")),
+        "precision": float(Y[called].mean()),
+        "precision_expected": float(done.thresholds.expected_hits.sum() / done.thresholds.called.sum()),
+        "recall": float(Y[called].sum() / Y[unknown].sum()),
+        "ECE": float(calibration_error(q, Y, mask=unknown)),
+        "k": done.k,
+        "k_true": float(Y.sum(1).mean()),
+        "k_covered": float(done.k_interval[0] <= Y.sum(1).mean() <= done.k_interval[1]),
+        "counts_covered": float(np.mean(inside)),
+        "count_width": float(np.mean([(s.high - s.low) / max(s.expected, 1) for s in done.summary])),
+        "precision_covered": float(np.mean([low <= p <= high for low, high, p in told])) if told else float("nan"),
+    }
+
+
+def table(folder: Path, out: Path) -> list[dict[str, Any]]:
+    """One line a method: the published draw."""
+    X, Y, Z, names = load(folder)
+    labels, rows = Labels.from_matrix(Z, names), []
+    for name in METHODS:
+        fitted = crossfit(X, labels, spec=name, k=1.46 if name == "role" else None, progress=False)
+        whole = fit_probes(X, labels, [fitted.spec], progress=False)
+        seen = 100 * float(label_recovery_ap(whole.scores(X, 0).numpy(), Y, Z))
+        with tempfile.TemporaryDirectory() as temporary:
+            done = recover(None, labels, Path(temporary) / "recovered.parquet", scores=fitted, show=False)
+            line = {"method": name, "published_in_sample": PUBLISHED.get(name), "in_sample_mAP": seen}
+            line |= {"probe": str(fitted.spec), **quality(done, fitted, Y, Z)}
+        rows.append(line)
+        print(json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in line.items()}), flush=True)
+    write(out / "recovery-voc.json", rows)
+    return rows
+
+
+def coverage(folder: Path, seeds: int, out: Path, *, audited: int = 200, epochs: int = 12, batch: int = 128) -> None:
+    """Intervals against the truth over label draws: uniform and by class frequency, alone and with an audit."""
+    X, Y, _, names = load(folder)
+    draws = {f"uniform{s}": drop_labels(Y, seed=s) for s in range(seeds)}
+    draws |= {f"frequency{s}": drop_labels(Y, scheme="frequency", seed=s) for s in range(seeds)}
+    specs = [ProbeSpec("em", lr=1e-3, batch_size=batch, epochs=epochs, labels=name) for name in draws]
+    fold = assign_folds(Labels.from_matrix(np.zeros_like(Y, np.int8)), 5)
+    scores = {name: np.zeros(Y.shape, np.float32) for name in draws}
+    for f in range(5):
+        rows, held = np.flatnonzero(fold != f), np.flatnonzero(fold == f)
+        parts = {name: each.take(rows) for name, each in draws.items()}
+        found = fit_probes(X[rows], parts, specs, progress=False)
+        for i, name in enumerate(draws):
+            scores[name][held] = found.scores(X[held], i).numpy()
+        print(f"fold {f}: {found.seconds:.0f} s", flush=True)
+    lines: list[dict[str, Any]] = []
+    for name, labels in draws.items():
+        Z, rng = labels.to_dense(), np.random.default_rng(7 + len(lines))
+        chosen = np.sort(rng.choice(len(Y), audited, replace=False))
+        answers = AuditRows(chosen, np.where(Y[chosen] > 0, 1, -1).astype(np.int8), np.full(audited, audited / len(Y)))
+        for kind, audit in (("none", None), (f"{audited} rows", answers)):
+            with tempfile.TemporaryDirectory() as temporary:
+                done = recover(
+                    None, labels, Path(temporary) / "recovered.parquet", scores=scores[name], audit=audit, show=False
+                )
+                line = {"draw": name.rstrip("0123456789"), "name": name, "audit": kind}
+                lines.append(line | quality(done, done.scores, Y, Z))
+        print(json.dumps(lines[-2]), flush=True)
+    write(out / "recovery-coverage.json", lines)
+    for draw in ("uniform", "frequency"):
+        for kind in ("none", f"{audited} rows"):
+            mine = [line for line in lines if line["draw"] == draw and line["audit"] == kind]
+            numbers = [key for key in mine[0] if isinstance(mine[0][key], float)]
+            print(draw, kind, {key: round(float(np.mean([m[key] for m in mine])), 4) for key in numbers}, flush=True)
+
+
+def scale(rows: int, classes: int, dim: int, epochs: int, out: Path) -> None:
+    """Time and peak memory of a whole recovery; features in a memory-mapped float16 file."""
+    rng = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as temporary:
+        path = Path(temporary) / "features.npy"
+        X = np.lib.format.open_memmap(path, "w+", np.float16, (rows, dim))
+        W = rng.standard_normal((classes, dim)).astype(np.float32)
+        y = rng.integers(classes, size=rows)
+        for start in range(0, rows, 50_000):
+            part = slice(start, min(start + 50_000, rows))
+            other = rng.integers(classes, size=part.stop - start)
+            noise = rng.standard_normal((part.stop - start, dim)).astype(np.float32)
+            X[part] = (W[y[part]] + W[other] + 2 * noise) / dim**0.5
+        X.flush()
+        labels = Labels.from_classes(y, num_classes=classes)
+        X = np.load(path, mmap_mode="r")
+        base = _peak()
+        spec = ProbeSpec("em", lr=1e-2, batch_size=1024, epochs=epochs)
+        started = time.perf_counter()
+        done = recover(X, labels, Path(temporary) / "recovered.parquet", method=spec, show=False)
+        took = time.perf_counter() - started
+        size = (Path(temporary) / "recovered.parquet").stat().st_size
+    found = {
+        "rows": rows, "classes": classes, "dim": dim, "epochs": epochs, "seconds": round(took, 1),
+        "peak_GiB": round(_peak(), 2), "before_GiB": round(base, 2), "file_MiB": round(size / 2**20, 1), "k": done.k,
+    }  # fmt: skip
+    print(json.dumps(found), flush=True)
+    write(out / f"recovery-scale-{rows}x{classes}.json", found)
+
+
+def _peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def write(path: Path, value: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--voc", type=Path, default=Path("../shared/data/voc2012"))
+    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--coverage", type=int, metavar="SEEDS")
+    parser.add_argument("--scale", type=int, nargs=2, metavar=("ROWS", "CLASSES"))
+    parser.add_argument("--dim", type=int, default=64)
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=Path("docs/results"))
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    if given.table:
+        table(given.voc, given.out)
+    if given.coverage:
+        coverage(given.voc, given.coverage, given.out)
+    if given.scale:
+        scale(*given.scale, given.dim, given.epochs, given.out)

@@ -1,0 +1,248 @@
+"""From scores of any scale to probabilities, with one observed label per row and no clean ones: docs/recovery.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from onelabel.labels import Labels
+from onelabel.probes.prior import _posterior
+
+#: Logits beyond this say the same: probabilities of exactly 0 or 1 come in as ±LIMIT.
+LIMIT = 30.0
+#: Entries (rows × classes) of the sample that calibration learns from, and of a block of it.
+SAMPLE_ENTRIES, BLOCK_ENTRIES = 4_000_000, 150_000
+#: Where f may bend: quantiles of the scores of observed labels.
+KNOTS = (0.1, 0.3, 0.6)
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """P(y_l=1 | x) before anything is known of the row: σ(f(score) + intercept_l), independent given x.
+
+    f is rising and piecewise linear, slope₀·s + Σ_j slope_j·max(s − knot_j, 0), the same for all classes. Every row
+    has at least one positive, so that P(y_l=1 | x, not all absent) = p_l / (1 − Π(1−p_j)).
+
+    Attributes:
+        slope, knots, intercept: J+1, J and L numbers.
+        k: mean positives per row that it implies. iterations, converged: of the EM.
+        given_k: whether k was an input.
+    """
+
+    slope: NDArray[np.float64]
+    knots: NDArray[np.float64]
+    intercept: NDArray[np.float64]
+    k: float
+    iterations: int = 0
+    converged: bool = True
+    given_k: bool = False
+
+    def raw(self, scores: Any) -> Tensor:
+        """σ(f(score) + intercept), N×L in the scores' precision."""
+        s = torch.as_tensor(scores).clamp(-LIMIT, LIMIT)
+        z = s * float(self.slope[0]) + torch.as_tensor(self.intercept, dtype=s.dtype)
+        for slope, knot in zip(self.slope[1:], self.knots, strict=True):
+            z = z + float(slope) * (s - float(knot)).clamp(min=0)
+        edge = 1e-9 if s.dtype == torch.float64 else 1e-7
+        return torch.sigmoid(z).clamp(edge, 1 - edge)
+
+    def marginal(self, scores: Any) -> Tensor:
+        """P(y_l=1 | x, at least one positive): what is said of an observed entry as if it had not been observed."""
+        return _at_least_one(self.raw(scores))[0]
+
+    def posterior(self, scores: Any, observed: Any) -> Tensor:
+        """P(y_l=1 | x, the observed labels of the row), N×L; observed entries get :meth:`marginal`.
+
+        A row whose positive o was named by a uniform draw from its positives has fewer others than x alone suggests:
+        `probes.estimate_priors` has the formula. Rows without a positive get the marginal.
+        """
+        p, z = self.raw(scores), torch.as_tensor(observed)
+        positive, negative = z > 0, z < 0
+        q = naming_posterior(p, positive, negative)
+        use = (z == 0) & positive.any(1, keepdim=True)
+        return torch.where(use, q, _at_least_one(p)[0]).clamp(0, 1)
+
+
+def naming_posterior(p: Tensor, positive: Tensor, negative: Tensor, *, exact: int = 8) -> Tensor:
+    """P(y_l=1 | x, the row's observed positive) of every entry, as `probes.prior._posterior` has it, for many classes.
+
+    A row's `exact` likeliest entries enter the number of its other positives exactly, all others together by their
+    sum: log(1−p+p·t) ≈ p·(t−1), off by p²/2 at most. With no more than `exact` classes it is exact.
+    """
+    t = torch.tensor((_NODES + 1) / 2, dtype=p.dtype)
+    w = torch.tensor(_WEIGHTS / 2, dtype=p.dtype)
+    if p.shape[1] <= exact:
+        return _posterior(p, positive, negative, t, w)
+    p = p.masked_fill(negative, 0.0)
+    others = p.masked_fill(positive, 0.0)
+    top, at = others.topk(exact, dim=1)
+    terms = torch.log1p(top[..., None] * (t - 1))  # n×exact×T
+    rest = (others.sum(1, keepdim=True) - top.sum(1, keepdim=True)).clamp(min=0)
+    row = terms.sum(1) + rest * (t - 1)  # n×T
+    a, b = (row.exp() * (w * t)).sum(1, keepdim=True), (row.exp() * w).sum(1, keepdim=True)
+    q = others * a / (others * a + (1 - others) * b)
+    without_it = (row[:, None] - terms).exp()
+    a, b = (without_it * (w * t)).sum(-1), (without_it * w).sum(-1)
+    q = q.scatter(1, at, top * a / (top * a + (1 - top) * b))
+    return torch.where(positive, 1.0, q)
+
+
+def _at_least_one(p: Tensor) -> tuple[Tensor, Tensor]:
+    """p / (1 − Π(1−p_j)), and that divisor N×1."""
+    some = -torch.expm1(torch.log1p(-p).sum(1, keepdim=True))
+    return (p / some.clamp(min=1e-30)).clamp(max=1.0), some
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Rows that calibration learns from: each has exactly one observed positive."""
+
+    scores: Tensor  #: n×L float64
+    observed: Tensor  #: n×L int8
+
+    def blocks(self) -> Iterator[slice]:
+        step = max(1, BLOCK_ENTRIES // self.scores.shape[1])
+        for start in range(0, len(self.scores), step):
+            yield slice(start, start + step)
+
+
+def draw_sample(scores: Any, labels: Labels, *, entries: int = SAMPLE_ENTRIES, seed: int = 0) -> Sample:
+    """Rows with one observed positive, as many as `entries` scores allow; at least 200 where there are so many."""
+    named = np.flatnonzero(labels.positives_per_row() == 1)
+    if not len(named):
+        raise ValueError(
+            f"labels hold no row with exactly one observed positive ({labels!r}): give an audit, or scores"
+        )
+    most = max(200, entries // labels.num_classes)
+    if len(named) > most:
+        named = np.sort(np.random.default_rng(seed).choice(named, most, replace=False))
+    found = torch.as_tensor(scores.rows(named)).double().clamp(-LIMIT, LIMIT)
+    return Sample(found, labels.rows(named))
+
+
+def fit_calibration(
+    sample: Sample,
+    *,
+    k: float | None = None,
+    keep: Tensor | None = None,
+    start: Calibration | None = None,
+    doubt: str = "either",
+    iterations: int = 200,
+    tolerance: float = 2e-3,
+) -> Calibration:
+    """EM for f and the intercepts: the likelihood of the observed label o as one uniform draw from the positives,
+
+        P(o | x) ∝ p_o·E[1/(1+R)],  R the number of the row's other positives.
+
+    E: every unknown entry's probability given o. M: a logistic regression of them on the scores, one f, one intercept
+    a class with a weak pull to their mean. As the data has only rows with a positive, each stands for 1/(1−P₀) rows
+    of which P₀ = Π(1−p_j) would have been left out (``doubt="either"``). With ``doubt="both"`` that is left away, and
+    a classifier in doubt between two classes is read as seeing both: the other end of what one label per row cannot
+    tell.
+
+    Args:
+        k: mean positives per row, where it is known: the intercepts move together so that it holds.
+        keep: a mask over the sample's rows, for the jackknife.
+        start: where to begin.
+    """
+    s, classes = sample.scores, sample.scores.shape[1]
+    if k is not None and not 1 < k <= classes:
+        raise ValueError(f"k must lie in (1, {classes}]: every row used has an observed positive, got {k:g}")
+    share = (sample.observed > 0).double().mean(0).clamp(min=0.5 / max(len(s), 1), max=0.999)
+    scale = max(float(s.std()) if s.numel() > 1 else 0.0, 1e-6)
+    at = (sample.scores * (sample.observed > 0)).sum(1)
+    knots = torch.quantile(at, torch.tensor(KNOTS, dtype=torch.float64)) if start is None else torch.tensor(start.knots)
+    if start is None:
+        a = torch.tensor([2.0 / scale] + [0.0] * len(knots), dtype=torch.float64)
+        b = torch.logit(share) - 1.0 - a[0] * float(s.mean())
+    else:
+        a, b = torch.tensor(start.slope), torch.tensor(start.intercept)
+    step, done, total = 0, False, 0.0
+    while step < iterations and not done:
+        step += 1
+        sums = _expect(sample, a, b, knots, keep, doubt)
+        new_a, new_b = _maximise(a, b, sums, scale)
+        if k is not None:
+            new_b = _hold_k(sample, new_a, new_b, knots, keep, k)
+        done = bool(torch.cat([(new_a - a) * scale, new_b - b]).abs().max() < tolerance)
+        a, b, total = new_a, new_b, sums.total / sums.rows
+    given = k is not None
+    return Calibration(a.numpy(), knots.numpy(), b.numpy(), total if k is None else float(k), step, done, given)
+
+
+@dataclass
+class _Sums:
+    """Gradient and curvature over the shared coefficients (a, J+1) and the intercepts (b, L)."""
+
+    gradient_a: Tensor
+    gradient_b: Tensor
+    aa: Tensor
+    ab: Tensor
+    bb: Tensor
+    total: float = 0.0
+    rows: float = 0.0
+
+
+def _basis(s: Tensor, knots: Tensor) -> Tensor:
+    """J+1 × rows × classes: s and its hinges."""
+    return torch.stack([s, *((s - knot).clamp(min=0) for knot in knots)])
+
+
+def _expect(sample: Sample, a: Tensor, b: Tensor, knots: Tensor, keep: Tensor | None, doubt: str) -> _Sums:
+    """The M step's gradient and curvature at (a, b), with the E step's targets."""
+    shared, classes = len(a), len(b)
+    shapes: list[tuple[int, ...]] = [(shared,), (classes,), (shared, shared), (shared, classes), (classes,)]
+    sums = _Sums(*(torch.zeros(shape, dtype=torch.float64) for shape in shapes))
+    for part in sample.blocks():
+        x, z = _basis(sample.scores[part], knots), sample.observed[part]
+        p = torch.sigmoid(torch.einsum("j,jnl->nl", a, x) + b).clamp(1e-9, 1 - 1e-9)
+        q = naming_posterior(p, z > 0, z < 0)
+        mask = torch.ones(len(z), 1, dtype=torch.float64) if keep is None else keep[part].double()[:, None]
+        some = _at_least_one(p)[1].clamp(min=1e-3) if doubt == "either" else torch.ones_like(mask)
+        residual, curve = mask * (q - p / some), mask * (p * (1 - p) / some)
+        sums.gradient_a += (x * residual).sum((1, 2))
+        sums.gradient_b += residual.sum(0)
+        sums.aa += torch.einsum("inl,jnl->ij", x * curve, x)
+        sums.ab += (x * curve).sum(1)
+        sums.bb += curve.sum(0)
+        sums.total += float((mask * q).sum())
+        sums.rows += float(mask.sum())
+    return sums
+
+
+def _maximise(a: Tensor, b: Tensor, s: _Sums, scale: float) -> tuple[Tensor, Tensor]:
+    """One Newton step.
+
+    Weak priors, in units of the scores' deviation: the first slope about 1 ± 4 in logits, hinges about 0 ± 2, an
+    intercept about their mean ± 2: they keep rare classes finite and decide where the data does not.
+    """
+    centre, pull_b = torch.zeros_like(a), 1 / 4
+    pull_a = torch.full_like(a, (scale / 2) ** 2)
+    centre[0], pull_a[0] = 1.0, (scale / 4) ** 2
+    gradient_a = s.gradient_a - pull_a * (a - centre)
+    gradient_b = s.gradient_b - pull_b * (b - b.mean())
+    bb = s.bb + pull_b
+    schur = s.aa + torch.diag(pull_a) - (s.ab / bb) @ s.ab.T
+    step_a = torch.linalg.solve(schur, gradient_a - s.ab @ (gradient_b / bb))
+    step_a = (step_a * scale).clamp(-2, 2) / scale
+    step_b = ((gradient_b - s.ab.T @ step_a) / bb).clamp(-2, 2)
+    # f must rise: every partial sum of the slopes stays positive
+    rising = (a + step_a).cumsum(0).clamp(min=1e-3)
+    new_a = torch.cat([rising[:1], rising.diff()])
+    return new_a, (b + step_b).clamp(-200, 200)
+
+
+def _hold_k(sample: Sample, a: Tensor, b: Tensor, knots: Tensor, keep: Tensor | None, k: float) -> Tensor:
+    """Intercepts moved together by what brings the expected positives per row nearer to k: a damped secant step."""
+    eps = 0.05
+    here, moved = (_expect(sample, a, b + shift, knots, keep, "both") for shift in (0.0, eps))
+    now = here.total / here.rows
+    rate = (moved.total / moved.rows - now) / eps
+    return b + float(np.clip((k - now) / max(rate, 1e-3), -1.5, 1.5))

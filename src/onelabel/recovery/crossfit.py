@@ -1,0 +1,171 @@
+"""Scores of training rows by models that did not see those rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from onelabel.contract import method_info
+from onelabel.labels import Labels
+from onelabel.probes import ProbeSpec, choose, fit_probes
+from onelabel.probes.features import as_features
+
+Scores = NDArray[np.float32]
+#: Entries of scores (rows × classes) that are held at a time.
+CHUNK_ENTRIES = 4_000_000
+DEFAULT = ProbeSpec("em", lr=1e-3, batch_size=64, epochs=25)
+
+
+class Scored(Protocol):
+    """Logits of N rows and L classes, read in pieces; row i must not come from a model that trained on row i."""
+
+    shape: tuple[int, int]
+
+    def rows(self, index: NDArray[np.int64]) -> Scores: ...
+
+
+@dataclass(frozen=True)
+class ArrayScores:
+    """Held-out logits somebody else made: an array or memory map N×L."""
+
+    array: Any
+
+    def __post_init__(self) -> None:
+        if self.array.ndim != 2:
+            raise ValueError(f"scores have shape {tuple(self.array.shape)}; expected N×L")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return int(self.array.shape[0]), int(self.array.shape[1])
+
+    def rows(self, index: NDArray[np.int64]) -> Scores:
+        return np.asarray(self.array[index], np.float32)
+
+
+@dataclass(frozen=True)
+class CrossFit:
+    """K probes, each trained without one fold, and the fold of every row.
+
+    Attributes:
+        weight, bias: K×L×D, K×L.
+        fold: N, the probe that never saw the row.
+        spec: what was trained. reason: why.
+    """
+
+    features: Any
+    fold: NDArray[np.int8]
+    weight: NDArray[np.float32]
+    bias: NDArray[np.float32]
+    spec: ProbeSpec
+    reason: str
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.fold), self.bias.shape[1]
+
+    def rows(self, index: NDArray[np.int64]) -> Scores:
+        """Logits of some rows, each by the probe of its fold."""
+        X = np.asarray(self.features[index], np.float32)
+        out = np.empty((len(index), self.bias.shape[1]), np.float32)
+        for k in np.unique(self.fold[index]):
+            mine = self.fold[index] == k
+            out[mine] = X[mine] @ self.weight[k].T + self.bias[k]
+        if not np.isfinite(out).all():
+            bad = int(index[int(np.argmax(~np.isfinite(out).all(1)))])
+            raise ValueError(f"scores of row {bad} are not finite: look at its features, or lower the learning rate")
+        return out
+
+
+def assign_folds(labels: Labels, folds: int, *, seed: int = 0) -> NDArray[np.int8]:
+    """A fold per row, stratified: the rows of each observed class are dealt out in turn."""
+    rows = labels.num_examples
+    if not 2 <= folds <= min(rows, 100):
+        raise ValueError(f"folds must lie in [2, {min(rows, 100)}], got {folds}")
+    kind = np.full(rows, labels.num_classes)
+    at, classes = labels.positive_index()
+    kind[at[::-1]] = classes[::-1]  # a row with several counts under its first
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(rows)
+    order = order[np.argsort(kind[order], kind="stable")]
+    fold = np.empty(rows, np.int8)
+    fold[order] = np.arange(rows) % folds
+    return rng.permutation(folds).astype(np.int8)[fold]
+
+
+def crossfit(
+    features: Any,
+    labels: Labels,
+    *,
+    spec: ProbeSpec | str = DEFAULT,
+    folds: int = 5,
+    k: float | None = None,
+    max_rows: int | None = None,
+    seed: int = 0,
+    device: torch.device | str | None = None,
+    progress: bool = True,
+) -> CrossFit:
+    """Train `folds` probes, each on the rows outside its fold.
+
+    Args:
+        features: N×D, an array or memory map; a fold's training rows are copied, the rest is read in pieces.
+        spec: the probe; a method's name takes the defaults of `DEFAULT`; "auto" lets `probes.choose` decide (on held
+            single positives of the same rows; the choice of a method by 20% of the labels leaks nothing per row that
+            calibration would notice).
+        k: mean positives per row for the methods that ask.
+        max_rows: train each probe on at most so many rows.
+    """
+    X = as_features(features, "features")
+    if labels.num_examples != len(X):
+        raise ValueError(f"labels have {labels.num_examples} rows, features {len(X)}: they must be equal")
+    if not len(labels.positive_index()[0]):
+        raise ValueError(f"labels hold no positive ({labels!r}): nothing can be learnt from them")
+    fold = assign_folds(labels, folds, seed=seed)
+    chosen, reason = _spec(X, labels, spec, k, device, progress)
+    rng = np.random.default_rng(seed)
+    weight = np.zeros((folds, labels.num_classes, X.shape[1]), np.float32)
+    bias = np.zeros((folds, labels.num_classes), np.float32)
+    for f in range(folds):
+        rows = np.flatnonzero(fold != f)
+        if max_rows is not None and len(rows) > max_rows:
+            rows = np.sort(rng.choice(rows, max_rows, replace=False))
+        part = X[torch.from_numpy(rows)]
+        mine = _sized(chosen, len(rows))
+        fitted = fit_probes(part, labels.take(rows), [mine], device=device, progress=progress)
+        weight[f], bias[f] = fitted.weight[0], fitted.bias[0]
+    array = features if isinstance(features, np.ndarray) else X.numpy()
+    return CrossFit(array, fold, weight, bias, chosen, reason)
+
+
+def _spec(
+    X: torch.Tensor, labels: Labels, spec: ProbeSpec | str, k: float | None, device: Any, progress: bool
+) -> tuple[ProbeSpec, str]:
+    if isinstance(spec, ProbeSpec):
+        return spec, "as asked"
+    if spec == "auto":
+        size = DEFAULT.batch_size
+        choice = choose(X, labels, k=k, batch_size=size, seeds=(0,), device=device, progress=progress)
+        return choice.spec, choice.reason
+    takes = k is not None and "expected_positives" in method_info(spec).defaults
+    hyper = {"expected_positives": k} if takes else {}
+    return ProbeSpec(spec, hyper, DEFAULT.lr, DEFAULT.batch_size, 0, DEFAULT.epochs), "as asked"
+
+
+def _sized(spec: ProbeSpec, rows: int) -> ProbeSpec:
+    if spec.batch_size <= rows:
+        return spec
+    from dataclasses import replace
+
+    return replace(spec, batch_size=rows)
+
+
+def pieces(scores: Scored, *, entries: int = CHUNK_ENTRIES) -> Iterator[NDArray[np.int64]]:
+    """Row numbers in runs of at most `entries` scores."""
+    rows, classes = scores.shape
+    step = max(1, entries // max(classes, 1))
+    for start in range(0, rows, step):
+        yield np.arange(start, min(start + step, rows))

@@ -1,0 +1,170 @@
+"""The file of recovered labels: Parquet written and read in pieces; beside it a JSON with thresholds and summary."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onelabel.labels import Labels
+
+KEY, VERSION = "onelabel.recovered", 1
+COLUMNS = {
+    "row": "int64",
+    "example": "string",
+    "class": "string",
+    "class_index": "int32",
+    "probability": "float",
+    "observed": "int8",
+    "rank": "int32",
+}
+
+
+def arrow() -> tuple[Any, Any]:
+    """pyarrow and its Parquet module."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise ImportError("recovered labels are Parquet files: pip install 'onelabel[cli]'") from None
+    return pyarrow, pyarrow.parquet
+
+
+@contextlib.contextmanager
+def parquet_file(path: Path, types: dict[str, str], key: str, meta: Any) -> Iterator[Any]:
+    """A writer of record batches with these columns; the file appears when the block ends without an error."""
+    pa, parquet = arrow()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    schema = pa.schema(list(types.items()), metadata={key: json.dumps(meta, ensure_ascii=False)})
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".parquet")
+    os.close(handle)
+    try:
+        with parquet.ParquetWriter(temporary, schema, compression="zstd") as writer:
+
+            def write(columns: dict[str, Any]) -> None:
+                arrays = [pa.array(columns[name], schema.field(name).type) for name in types]
+                writer.write_batch(pa.record_batch(arrays, schema=schema))
+
+            yield write
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+@dataclass(frozen=True)
+class RecoveredFile:
+    """Recovered labels on disk: candidates in Parquet, thresholds and settings in the JSON beside it.
+
+    Attributes:
+        about: the JSON: thresholds by class, k, method, floor, top, per-class summary.
+    """
+
+    path: Path
+    class_names: tuple[str, ...]
+    root: str
+    rows: int
+    about: dict[str, Any]
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> RecoveredFile:
+        """A recovered.parquet, or a folder that holds one."""
+        _, parquet = arrow()
+        given = Path(path)
+        target = given / "recovered.parquet" if given.is_dir() else given
+        if not target.is_file():
+            raise FileNotFoundError(f"{target}: no recovered labels there; write them with onelabel recover")
+        with parquet.ParquetFile(target) as file:
+            header = (file.schema_arrow.metadata or {}).get(KEY.encode())
+        if header is None:
+            raise ValueError(f"{target}: not recovered labels (no {KEY!r} in its metadata)")
+        meta = json.loads(header)
+        beside = target.with_suffix(".json")
+        about = json.loads(beside.read_text(encoding="utf-8")) if beside.is_file() else {}
+        names = tuple(meta["class_names"])
+        return cls(target, names, str(meta.get("root") or ""), int(meta.get("rows", 0)), about)
+
+    @property
+    def thresholds(self) -> NDArray[np.float64]:
+        """Per class; 0.5 where the JSON is missing, inf where nothing is called."""
+        found = self.about.get("thresholds")
+        if found is None:
+            return np.full(len(self.class_names), 0.5)
+        return np.array([np.inf if t is None else float(t) for t in found])
+
+    def folder(self) -> Path | None:
+        """The folder of the pictures."""
+        return (self.path.parent / os.path.expanduser(self.root)).resolve() if self.root else None
+
+    def batches(self, size: int = 65_536) -> Iterator[dict[str, Any]]:
+        """Columns as arrays (`example` and `class` as lists), in row order."""
+        _, parquet = arrow()
+        with parquet.ParquetFile(self.path) as file:
+            for batch in file.iter_batches(size):
+                columns: dict[str, Any] = {
+                    name: np.asarray(batch.column(name))
+                    for name in ("row", "class_index", "probability", "observed", "rank")
+                }
+                columns["example"] = batch.column("example").to_pylist()
+                columns["class"] = batch.column("class").to_pylist()
+                yield columns
+
+    def examples(self, *, called: bool = True) -> Iterator[Example]:
+        """Row by row, what is known and suggested of a picture; all rows are there, in order."""
+        limits = self.thresholds
+        current: Example | None = None
+        for c in self.batches():
+            for i, row in enumerate(c["row"].tolist()):
+                if current is None or current.row != row:
+                    if current is not None:
+                        yield current
+                    current = Example(row, c["example"][i], [])
+                at = int(c["class_index"][i])
+                p, seen = float(c["probability"][i]), int(c["observed"][i])
+                yes = seen > 0 or (seen == 0 and p >= limits[at])
+                if yes or not called:
+                    current.entries.append((at, p, seen, yes))
+        if current is not None:
+            yield current
+
+    def labels(self, *, observed: Labels | None = None) -> Labels:
+        """Observed labels with every called entry as +1, for the next training round."""
+        limits, parts = self.thresholds, []
+        for c in self.batches():
+            at, seen = c["class_index"], c["observed"]
+            yes = (seen == 0) & (c["probability"] >= limits[at])
+            value = np.where(yes, 1, seen).astype(np.int8)
+            keep = value != 0
+            parts.append((c["row"][keep], at[keep], value[keep]))
+        rows, cols, values = (np.concatenate(x) for x in zip(*parts, strict=True)) if parts else ([], [], [])
+        if observed is not None:
+            return observed.with_updates(rows, cols, values)
+        return Labels.from_coo(
+            rows, cols, values, shape=(self.rows, len(self.class_names)), class_names=self.class_names
+        )
+
+
+@dataclass(frozen=True)
+class Example:
+    """One picture: entries are (class index, probability, observed, called)."""
+
+    row: int
+    example: str
+    entries: list[tuple[int, float, int, bool]]
+
+
+def header(root: str, class_names: Sequence[str], rows: int) -> dict[str, Any]:
+    """The Parquet file's JSON header."""
+    return {"schema_version": VERSION, "root": root, "class_names": list(class_names), "rows": rows}

@@ -1,0 +1,60 @@
+"""How sure the expected counts are: the label draw, what one label per row cannot tell, and the labels themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from onelabel.recovery.calibrate import Calibration, Sample, fit_calibration
+
+Floats = NDArray[np.float64]
+GROUPS = 10
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """Of the expected missing positives per row of the sample, per class and in total (the last entry), length L+1.
+
+    Attributes:
+        mean: the expectation itself.
+        draw: standard error over which labels happened to be observed (delete-a-group jackknife).
+        doubt: half the gap to reading a classifier's doubt between classes as "both": not a sampling error.
+    """
+
+    mean: Floats
+    draw: Floats
+    doubt: Floats
+
+
+def missing_per_row(calibration: Calibration, sample: Sample) -> Floats:
+    """Expected unknown positives per row: L numbers and their sum."""
+    total = torch.zeros(sample.scores.shape[1], dtype=torch.float64)
+    for part in sample.blocks():
+        z = sample.observed[part]
+        q = calibration.posterior(sample.scores[part], z)
+        total += torch.where(z == 0, q, 0.0).sum(0)
+    each = (total / max(len(sample.scores), 1)).numpy()
+    return np.append(each, each.sum())
+
+
+def measure(
+    sample: Sample, fitted: Calibration, *, k: float | None, groups: int = GROUPS, seed: int = 0
+) -> Uncertainty:
+    """Refit without each of `groups` groups of rows, and once with the other reading of doubt."""
+    mean = missing_per_row(fitted, sample)
+    rows = len(sample.scores)
+    groups = min(groups, rows)
+    draw = np.zeros_like(mean)
+    if groups > 1:
+        member = torch.from_numpy(np.random.default_rng(seed).permutation(rows) % groups)
+        refits = [
+            missing_per_row(fit_calibration(sample, k=k, keep=member != g, start=fitted, iterations=8), sample)
+            for g in range(groups)
+        ]
+        around = np.stack(refits)
+        draw = np.sqrt((groups - 1) / groups * ((around - around.mean(0)) ** 2).sum(0))
+    other = missing_per_row(fit_calibration(sample, k=k, start=fitted, doubt="both", iterations=30), sample)
+    return Uncertainty(mean, draw, np.abs(other - mean) / 2)
