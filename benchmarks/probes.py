@@ -37,8 +37,8 @@ from onelabel.probes.spec import ProbeSpec
 HERE = Path(__file__).resolve().parents[1]
 
 
-def one_by_one(data: FeatureSplits, spec: ProbeSpec, device: torch.device, steps: int) -> float:
-    """Seconds that one probe takes alone for all its epochs, extrapolated from `steps` steps and one evaluation.
+def one_by_one(data: FeatureSplits, spec: ProbeSpec, device: torch.device, steps: int) -> np.ndarray:
+    """Seconds (wall, CPU) of one probe alone for all its epochs, extrapolated from `steps` steps and one evaluation.
 
     nn.Linear, torch.optim.Adam (its fastest form), our loss; rows indexed from tensors on the device, no DataLoader.
     """
@@ -60,10 +60,10 @@ def one_by_one(data: FeatureSplits, spec: ProbeSpec, device: torch.device, steps
         for optimizer in optimizers:
             optimizer.step()
 
-    def clock() -> float:
+    def clock() -> np.ndarray:
         if device.type == "cuda":
             torch.cuda.synchronize()
-        return time.perf_counter()
+        return np.array([time.perf_counter(), time.process_time()])
 
     def evaluate() -> None:
         with torch.no_grad():
@@ -87,20 +87,22 @@ def speed(data: FeatureSplits, args: argparse.Namespace, device: torch.device) -
     kinds = {}
     for spec in specs:  # one of each method and batch size stands for its learning rates and seeds
         kinds.setdefault((spec.method, spec.batch_size), spec)
-    alone = 0.0
+    alone = np.zeros(2)
     for (method, size), spec in kinds.items():
         count = sum(s.method == method and s.batch_size == size for s in specs)
         seconds = one_by_one(data, spec, device, args.steps)
         alone += count * seconds
-        print(f"  one by one {method:8} batch {size:2}: {seconds:7.1f} s a probe, {count} of them", flush=True)
-    cpu = time.process_time()
-    start = time.perf_counter()
+        print(f"  one by one {method:8} batch {size:2}: {seconds[0]:7.1f} s a probe, {count} of them", flush=True)
+    start = np.array([time.perf_counter(), time.process_time()])
     results, test = run_role_table(data, specs, device=device, graph=args.graph, streams=args.streams)
-    ours = time.perf_counter() - start
-    cpu = time.process_time() - cpu
+    ours = np.array([time.perf_counter(), time.process_time()]) - start
     print(format_rows(role_rows(results, test)))
-    print(f"{len(specs)} probes one by one {alone:.0f} s (extrapolated), together {ours:.1f} s: {alone / ours:.1f}×")
-    print(f"{machine(device)}; ours took {cpu:.0f} CPU seconds; load {os.getloadavg()[0]:.1f} at the end")
+    for name, theirs, mine in zip(("wall", "CPU"), alone, ours, strict=True):
+        print(
+            f"{len(specs)} probes, {name} seconds: one by one {theirs:.0f} (extrapolated), together {mine:.1f}: "
+            f"{theirs / mine:.1f}×"
+        )
+    print(f"{machine(device)}; {args.epochs} epochs; load {os.getloadavg()[0]:.1f} at the end")
 
 
 def table(data: FeatureSplits, args: argparse.Namespace, device: torch.device) -> None:

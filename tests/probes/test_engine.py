@@ -37,6 +37,8 @@ def alone(X: np.ndarray, labels: Labels, spec: ProbeSpec, *, drop_last: bool = F
         model.weight.uniform_(-bound, bound, generator=generator)
         model.bias.uniform_(-bound, bound, generator=generator)
     extra = {"seed": spec.seed} if spec.method == "role" else {}
+    if spec.hyper.get("estimator") == "network":
+        extra["feature_dim"] = D
     criterion = onelabel.method(spec.method, **spec.hyper, **extra)
     criterion.bind(labels)
     adam = torch.optim.Adam(model.parameters(), lr=spec.lr, weight_decay=spec.weight_decay)
@@ -81,7 +83,7 @@ CASES = {
     "epr": {"expected_positives": [1.2, 2.0]},
     "l1r": {"strength": [1e-3, 1e-2]},
     "l2r": {"strength": 1e-2},
-    "role": {"expected_positives": [1.5, 2.5]},
+    "role": {"expected_positives": [1.5, 2.5], "estimator": ["table", "network"]},
     "ll-r": {"delta": [2.0, 10.0]},
     "ll-ct": {"delta": 10.0},
     "ll-cp": {"delta": 5.0},
@@ -109,10 +111,12 @@ def test_every_method_equals_the_plain_loop(data, workers):
 @pytest.mark.parametrize("block", [1, 2, 5, 1000])
 def test_block_and_company_do_not_matter(data, block):
     X, labels, Xv, Yv = data
-    specs = grid(["an", "role", "gr", "pseudo-negative"], lr=[1e-2, 1e-3], batch_size=[8], seeds=[0, 1], epochs=3)
+    specs = grid(
+        ["an", "role", "gr", "pseudo-negative", "smile"], lr=[1e-2, 1e-3], batch_size=[8], seeds=[0, 1], epochs=3
+    )
     specs += grid("em", lr=1e-2, batch_size=8, seeds=[1], epochs=3)  # a ragged grid
     together = fit_probes(X, labels, specs, validation=(Xv, Yv), device="cpu", block=block)
-    for i in (0, 3, 6, 9, 13, len(specs) - 1):
+    for i in (0, 5, 9, 13, 18, len(specs) - 1):
         single = fit_probes(X, labels, [specs[i]], validation=(Xv, Yv), device="cpu")
         np.testing.assert_allclose(together.weight[i], single.weight[0], atol=1e-5, err_msg=str(specs[i]))
         assert together.best_epoch[i] == single.best_epoch[0]

@@ -14,6 +14,8 @@ from onelabel.probes.plan import RANDOM, Block, Slice
 
 #: Bytes of scores held at a time when many probes score many rows.
 SCORES_HOST, SCORES_DEVICE = 64 << 20, 2 << 30
+#: Entries below which a method's `compute` is called without the checks of its `forward`.
+SMALL = 1 << 17
 
 
 class BlockTrainer:
@@ -175,8 +177,12 @@ class BlockTrainer:
             torch.manual_seed((self.block.seeds[0] + 1) * 1_000_003 + tick)
         for optimizer in optimizers:
             optimizer.zero_grad(set_to_none=True)
-        # forward's checks cost as much as a small loss; the engine looks for NaN once an epoch instead
-        made.compute(Batch(mine, seen, rows, features, weights=weights)).sum().backward()
+        if self.device.type == "cpu" and mine.numel() < SMALL:
+            # forward's checks cost as much as a small loss; the engine looks for NaN once an epoch instead
+            loss = made.compute(Batch(mine, seen, rows, features, weights=weights))
+        else:
+            loss = made(mine, seen, index=rows, features=features, weights=weights)
+        loss.sum().backward()
         for optimizer in optimizers:
             optimizer.step()
         slope[:, part.start : part.stop] = mine.grad.view(seeds, cells, size, classes)  # type: ignore[union-attr]

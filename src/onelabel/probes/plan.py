@@ -17,7 +17,7 @@ from onelabel.probes.spec import ProbeSpec
 #: Bytes of W, its gradient and its two moments that a block may have on a CPU: what a shared L3 holds (measured).
 CACHE = 24 << 20
 #: Methods that draw random numbers in each step: such a probe draws its own, whatever its company.
-RANDOM = frozenset({"pseudo-negative"})
+RANDOM = frozenset({"pseudo-negative", "smile"})
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,8 @@ class Slice:
         hyper = {k: v for k, v in hyper.items() if v != method_info(first.method).defaults.get(k, _MISSING)}
         if settings[0].get("seed", _MISSING) is None:  # what the method draws at its start
             hyper["seed"] = [seed for seed in seeds for _ in self.cells]
+        if settings[0].get("feature_dim", _MISSING) is None:
+            hyper["feature_dim"] = shape[0]
         made = method(first.method, **hyper, stack=len(self.cells) * len(seeds))
         refuse(first.method, made, shape)
         return made
