@@ -20,226 +20,15 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import _gpu_kernels as gpu
 import torch
 from torch import Tensor
 
 import onelabel
 from onelabel.contract import list_methods
 from onelabel.losses import fused
-from onelabel.losses.forms import form_of
 
-DEVICE = "cpu"
-SETTINGS: dict[str, dict[str, Any]] = {"smile": {"feature_dim": 24}, "mime": {"bottleneck": False}}
-STACKS: dict[str, dict[str, list[float]]] = {
-    "wan": {"gamma": [0.1, 0.5, 1.0]},
-    "an-ls": {"unknown_smoothing": [0.0, 0.1, 0.3]},
-    "em": {"alpha": [0.1, 0.2, 0.9]},
-    "asl-ps": {"margin": [0.0, 0.05, 0.2], "gamma_negative": [1.0, 2.0, 4.0]},
-    "splc": {"tau": [0.5, 0.6, 0.9]},
-    "gr": {"w": [2.0, 10.0, 5.0], "q3": [1.0, 1.5, 0.0]},
-}
-# Few, because every combination of method, dtype and divisibility is compiled.
-SIZES = {torch.float32: ((16, 80), (33, 4097), (7, 13)), torch.bfloat16: ((33, 4097),), torch.float16: ((16, 80),)}
 Check = tuple[str, Callable[[], str]]
-
-
-def made(name: str, **hyper: Any) -> Any:
-    if name in ("las", "lasd"):
-        hyper["expected_positives"] = 0.5
-    if name == "lasd":
-        hyper["alpha"] = 0.0
-    criterion = onelabel.method(name, **hyper).to(DEVICE)
-    criterion.begin_epoch(3, 8)
-    return criterion
-
-
-def batch(*shape: int, dtype: torch.dtype, scale: float = 4.0) -> tuple[Tensor, Tensor]:
-    logits = (torch.randn(shape, device=DEVICE) * scale).clamp(-100, 100).to(dtype)
-    return logits, torch.randint(-1, 2, shape[-2:], device=DEVICE, dtype=torch.int8)
-
-
-def reference(criterion: Any, logits: Tensor, observed: Tensor) -> tuple[Tensor, Tensor]:
-    exact = logits.detach().double().requires_grad_()
-    with fused.using("off"):
-        loss = criterion(exact, observed)
-    loss.sum().backward()
-    assert exact.grad is not None
-    return loss.detach(), exact.grad
-
-
-def near(name: str, got: Tensor, want: Tensor, tolerance: float) -> float:
-    error = ((got.double() - want).norm() / want.norm().clamp(min=1e-300)).item()
-    if not error <= tolerance:
-        raise AssertionError(f"{name}: relative error {error:.1e}, allowed {tolerance:.0e}")
-    return error
-
-
-def tolerance(dtype: torch.dtype) -> float:
-    return {torch.float32: 3e-6, torch.bfloat16: 4e-3, torch.float16: 6e-4, torch.float64: 1e-9}[dtype]
-
-
-def against_reference(name: str, hyper: dict[str, Any]) -> str:
-    worst = 0.0
-    for variant in ("paper", "reference"):
-        try:
-            criterion = made(name, variant=variant, **hyper)
-        except TypeError:
-            if variant == "reference":
-                continue
-            criterion = made(name, **hyper)
-        for dtype, sizes in SIZES.items():
-            for size in sizes:
-                shape = size if criterion.stack is None else (criterion.stack, *size)
-                logits, observed = batch(*shape, dtype=dtype, scale=1.0 if name != "an" else 30.0)
-                want, slope = reference(criterion, logits, observed)
-                form = form_of(criterion, logits, observed)
-                assert form is not None, "no form"
-                out = torch.full_like(logits, float("nan"))
-                loss, grad = fused.engine(logits).evaluate(logits, observed, form, out=out, scale=1.0)
-                factor = form.scale(*size)
-                near(f"{name} loss {dtype} {size}", loss * factor, want, 3e-6)
-                worst = max(
-                    worst, near(f"{name} gradient {dtype} {size}", grad.double() * factor, slope, tolerance(dtype))
-                )
-                live = logits.clone().requires_grad_()
-                with fused.using("on"):
-                    (criterion(live, observed).sum() * 1024.0).backward()
-                assert live.grad is not None and live.grad.dtype == dtype  # noqa: PT018
-                near(
-                    f"{name} backward {dtype} {size}",
-                    live.grad / 1024.0,
-                    slope,
-                    2 * tolerance(dtype) + 1e-2 * (dtype == torch.float16),
-                )
-    return f"gradients within {worst:.0e}"
-
-
-def odd_inputs() -> str:
-    criterion = made("em")
-    wide, observed = batch(64, 200, dtype=torch.float32)
-    logits, observed = wide[:, ::2], observed[:, ::2]
-    want, slope = reference(criterion, logits, observed)
-    live = logits.clone().requires_grad_()
-    with fused.using("on"):
-        loss = criterion(live.T.contiguous().T, observed)
-    loss.backward(retain_graph=True)
-    assert live.grad is not None
-    near("strided loss", loss, want, 3e-6)
-    near("strided gradient", live.grad, slope, 3e-6)
-    loss.backward()
-    near("second backward on a retained graph", live.grad, 2 * slope, 3e-6)
-    with torch.no_grad(), fused.using("on"):
-        near("without gradient", criterion(live, observed.float()), want, 3e-6)
-    return "strided, float labels, retained graph, no_grad"
-
-
-def repeatable() -> str:
-    logits, observed = batch(512, 5000, dtype=torch.float32)
-    criterion = made("gr")
-    seen = set()
-    for _ in range(3):
-        live = logits.clone().requires_grad_()
-        with fused.using("on"):
-            loss = criterion(live, observed)
-        loss.backward()
-        assert live.grad is not None
-        seen.add((loss.item(), live.grad.double().sum().item()))
-    assert len(seen) == 1, seen
-    return "three runs, the same bits"
-
-
-def beyond_int32() -> str:
-    from onelabel.kernels import tiled
-
-    rows, classes = 524_289, 4099  # 2.149e9 entries, an odd number
-    logits = torch.empty(rows, classes, dtype=torch.bfloat16, device=DEVICE).normal_()
-    observed = torch.randint(-1, 2, (rows, classes), dtype=torch.int8, device=DEVICE)
-    criterion = made("an")
-    out = torch.full_like(logits, float("nan"))
-    form = form_of(criterion, logits, observed)
-    assert form is not None
-    loss, _ = tiled.evaluate(logits, observed, form, out=out, scale=1.0)
-    total, parts = 0.0, 2048
-    for i in range(0, rows, rows // parts + 1):
-        some = slice(i, i + rows // parts + 1)
-        value, slope = reference(criterion, logits[some].contiguous(), observed[some].contiguous())
-        total += value.item() * slope.numel()
-        near(f"rows from {i}", out[some].double(), slope * slope.numel(), 4e-3)
-        if i // (rows // parts + 1) % 256 == 0:
-            torch.cuda.empty_cache()
-    assert loss is not None
-    near("sum", loss, torch.tensor(total, device=DEVICE).double(), 1e-5)
-    return f"{rows * classes:,} entries"
-
-
-def step_of(criterion: Any, logits: Tensor, observed: Tensor) -> Callable[[], Tensor]:
-    def step() -> Tensor:
-        logits.grad = None
-        loss = criterion(logits, observed)
-        loss.backward()
-        return loss
-
-    return step
-
-
-def captured() -> str:
-    for name in ("an", "em", "splc", "gr"):
-        criterion = made(name)
-        logits, observed = batch(16, 80, dtype=torch.float32)
-        live = logits.requires_grad_()
-        step = step_of(criterion, live, observed)
-        side = torch.cuda.Stream()
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                step()
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        live.grad = None
-        with torch.cuda.graph(graph):
-            loss = criterion(live, observed)
-            loss.backward()
-        for epoch in (0, 7):
-            criterion.begin_epoch(epoch, 8)
-            fresh, labels = batch(16, 80, dtype=torch.float32)
-            with torch.no_grad():
-                live.copy_(fresh)
-                observed.copy_(labels)
-            graph.replay()
-            want, slope = reference(criterion, fresh, labels)
-            assert live.grad is not None
-            near(f"{name} replayed loss", loss, want, 3e-6)
-            near(f"{name} replayed gradient", live.grad, slope, 3e-6)
-    return "replays follow new inputs and new epochs"
-
-
-def kernels() -> str:
-    from torch.profiler import ProfilerActivity, profile
-
-    counts = {}
-    for name in forms():
-        criterion = made(name)
-        logits, observed = batch(16, 80, dtype=torch.float32)
-        step = step_of(criterion, logits.requires_grad_(), observed)
-        for _ in range(3):
-            step()
-        torch.cuda.synchronize()
-        with profile(activities=[ProfilerActivity.CUDA]) as trace:
-            step()
-            torch.cuda.synchronize()
-        events = [e for e in trace.events() if e.device_type == torch.autograd.DeviceType.CUDA and "Sync" not in e.name]
-        counts[name] = len(events)
-        assert len(events) <= 3, f"{name}: {[e.name for e in events]}"
-    return f"{min(counts.values())}–{max(counts.values())} kernels a step"
-
-
-def forms() -> list[str]:
-    logits, observed = batch(2, 5, dtype=torch.float32)
-    elementwise = [n for n in list_methods() if n not in SETTINGS and hasattr(made_quietly(n), "entries")]
-    return [n for n in elementwise if form_of(made(n), logits, observed) is not None]
-
-
-def made_quietly(name: str) -> Any:
-    return onelabel.method(name, **SETTINGS.get(name, {}))
 
 
 def arguments(name: str, n: int, classes: int) -> tuple[Any, dict[str, Any], Tensor]:
@@ -248,25 +37,25 @@ def arguments(name: str, n: int, classes: int) -> tuple[Any, dict[str, Any], Ten
     z[torch.arange(n), torch.randint(classes, (n,))] = 1
     z[torch.arange(n), torch.randint(classes, (n,))] -= 1
     labels = onelabel.Labels.from_matrix(z.clamp(-1, 1).numpy())
-    criterion = onelabel.method(name, **SETTINGS.get(name, {})).to(DEVICE)
+    criterion = onelabel.method(name, **gpu.SETTINGS.get(name, {})).to(gpu.DEVICE)
     criterion.bind(labels)
-    features = torch.randn(n, 24, device=DEVICE)
+    features = torch.randn(n, 24, device=gpu.DEVICE)
     if hasattr(criterion, "bind_features"):
         criterion.bind_features(features)
     criterion.begin_epoch(2, 8)
-    index, needs = torch.arange(32, device=DEVICE), criterion.needs
+    index, needs = torch.arange(32, device=gpu.DEVICE), criterion.needs
     more: dict[str, Any] = {"index": index} if needs.index else {}
     if needs.features:
         more["features"] = features[:32]
     if needs.weights:
-        more["weights"] = [torch.randn(5, 7, device=DEVICE, requires_grad=True)]
-    return criterion, more, labels.rows(slice(0, 32)).to(DEVICE)
+        more["weights"] = [torch.randn(5, 7, device=gpu.DEVICE, requires_grad=True)]
+    return criterion, more, labels.rows(slice(0, 32)).to(gpu.DEVICE)
 
 
 def every_method(name: str) -> str:
     criterion, more, observed = arguments(name, 64, 40)
-    layer = torch.nn.Linear(24, 40).to(DEVICE)
-    inputs = torch.randn(32, 24, device=DEVICE)
+    layer = torch.nn.Linear(24, 40).to(gpu.DEVICE)
+    inputs = torch.randn(32, 24, device=gpu.DEVICE)
     views = criterion.needs.views
 
     def step() -> Tensor:
@@ -279,12 +68,12 @@ def every_method(name: str) -> str:
     for dtype in (torch.float32, torch.bfloat16, torch.float16):
         for _ in range(2):  # the first may compile
             layer.zero_grad()
-            with torch.autocast(DEVICE, dtype=dtype, enabled=dtype != torch.float32):
+            with torch.autocast(gpu.DEVICE, dtype=dtype, enabled=dtype != torch.float32):
                 loss = step()
         assert loss.dtype == torch.float32 and torch.isfinite(loss), (dtype, loss)  # noqa: PT018
         assert layer.weight.grad is not None and torch.isfinite(layer.weight.grad).all()  # noqa: PT018
         done.append(str(dtype).rsplit(".", 1)[-1])
-    if DEVICE == "cuda":
+    if gpu.DEVICE == "cuda":
         torch.cuda.synchronize()
         torch.cuda.set_sync_debug_mode("error")
         try:
@@ -297,7 +86,7 @@ def every_method(name: str) -> str:
 
 def compiled(name: str, backend: str) -> str:
     criterion, more, observed = arguments(name, 64, 40)
-    logits = torch.randn(32, 40, device=DEVICE)
+    logits = torch.randn(32, 40, device=gpu.DEVICE)
     views = [logits + i for i in range(1, criterion.needs.views)]
     criterion.eval()
     want, got = logits.clone().requires_grad_(), logits.clone().requires_grad_()
@@ -307,35 +96,88 @@ def compiled(name: str, backend: str) -> str:
     second = torch.compile(criterion, backend=backend)(got, observed, views=views, **more)
     second.backward()
     assert want.grad is not None and got.grad is not None  # noqa: PT018
-    near("loss", second, first.double(), 1e-5)
-    near("gradient", got.grad, want.grad.double(), 1e-5)
+    gpu.near("loss", second, first.double(), 1e-5)
+    gpu.near("gradient", got.grad, want.grad.double(), 1e-5)
     return backend
 
 
+def chunked(name: str) -> str:
+    from onelabel.losses.chunked import chunked_loss
+
+    rows, classes, width = 48, 5000, 32
+    hyper: dict[str, Any] = {"estimator": "factorised", "rank": 4} if name == "role" else {}
+    z = torch.zeros(rows, classes, dtype=torch.int8)
+    z[torch.arange(rows), torch.randint(classes, (rows,))] = 1
+    criterion = onelabel.method(name, **hyper).to(gpu.DEVICE).bind(onelabel.Labels.from_matrix(z.numpy()))
+    criterion.begin_epoch(3, 8)
+    more = {"index": torch.arange(rows, device=gpu.DEVICE)} if criterion.needs.index else {}
+    z = z.to(gpu.DEVICE)
+    sparse = z.to_sparse_coo().coalesce()
+    shapes = ((rows, width), (classes, width), (classes,))
+    x, w, b = ((torch.randn(shape, device=gpu.DEVICE) / 4).requires_grad_() for shape in shapes)
+    double = [t.detach().double().requires_grad_() for t in (x, w, b)]
+    with fused.using("off"):
+        want = criterion(double[0] @ double[1].T + double[2], z, **more)
+    slopes = torch.autograd.grad(want, double)
+    errors = []
+    for half in (False, True):
+        with torch.autocast(gpu.DEVICE, dtype=torch.bfloat16, enabled=half):
+            loss = chunked_loss(x, w, b, sparse, criterion, chunk=1234, **more)
+        got = torch.autograd.grad(2 * loss, (x, w, b))
+        gpu.near(f"{name} loss", loss, want, 2e-2 if half else 1e-5)
+        limit = 5e-2 if half else 1e-4
+        errors += [gpu.near(f"{name} gradient", g / 2, s, limit) for g, s in zip(got, slopes, strict=True)]
+    if gpu.DEVICE == "cuda":
+        from onelabel.losses.observed import Observed
+
+        entries = Observed(*sparse.indices(), sparse.values(), (rows, classes))
+        torch.cuda.synchronize()
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            chunked_loss(x, w, b, entries, criterion, chunk=1234, **more).backward()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    return f"gradients within {max(errors):.0e} (bfloat16)"
+
+
+def streaming() -> str:
+    from onelabel.metrics import average_precision
+    from onelabel.metrics.streaming import StreamingAveragePrecision
+
+    scores, true = torch.randn(20_000, 50, device=gpu.DEVICE), torch.rand(20_000, 50, device=gpu.DEVICE) < 0.05
+    got = StreamingAveragePrecision(50, range=(-6, 6), device=gpu.DEVICE).update(scores, true).compute()
+    exact = average_precision(scores.cpu().double(), true.cpu()).to(gpu.DEVICE)
+    assert ((got.lower <= exact) & (exact <= got.upper)).all()
+    gpu.near("exact", average_precision(scores, true), exact, 1e-9)
+    return f"stated error {got.error.max().item():.1e}"
+
+
 def checks(quick: bool) -> Iterator[Check]:
-    for name in forms():
-        yield f"fused {name}", lambda n=name: against_reference(n, {})
-    for name, hyper in STACKS.items():
-        yield f"fused stack of {name}", lambda n=name, h=hyper: against_reference(n, h)
-    yield "inputs", odd_inputs
-    yield "repeatable", repeatable
-    if DEVICE == "cuda":
-        yield "kernels at 16×80", kernels
-        yield "CUDA graph", captured
+    for name in gpu.forms():
+        yield f"fused {name}", lambda n=name: gpu.against_reference(n, {})
+    for name, hyper in gpu.STACKS.items():
+        yield f"fused stack of {name}", lambda n=name, h=hyper: gpu.against_reference(n, h)
+    yield "inputs", gpu.odd_inputs
+    yield "repeatable", gpu.repeatable
+    if gpu.DEVICE == "cuda":
+        yield "kernels at 16×80", gpu.kernels
+        yield "CUDA graph", gpu.captured
         if not quick:
-            yield "beyond 2³¹ entries", beyond_int32
+            yield "beyond 2³¹ entries", gpu.beyond_int32
+    for name in ("an", "em", "asl-ps", "las", "gr", "pr", "epr", "role"):
+        yield f"chunked {name}", lambda n=name: chunked(n)
+    yield "streaming AP", streaming
     for name in list_methods():
         if name != "bce":  # refuses such labels
             yield f"method {name}", lambda n=name: every_method(n)
-    for name in ("an", "gr", "epr", "role") if DEVICE == "cuda" else ():
+    for name in ("an", "gr", "epr", "role") if gpu.DEVICE == "cuda" else ():
         yield f"compiled {name}", lambda n=name: compiled(n, "inductor")
     for name in () if quick else ("em", "splc", "asl-ps", "em-apl", "ll-ct", "en", "pr"):
         yield f"compiled {name}", lambda n=name: compiled(n, "aot_eager")
 
 
 def run(name: str, device: str) -> dict[str, Any]:
-    global DEVICE
-    DEVICE = device
+    gpu.DEVICE = device
     torch.manual_seed(time.time_ns() % 2**31)
     torch.set_num_threads(1)
     check = dict(checks(False))[name]
@@ -349,7 +191,6 @@ def run(name: str, device: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    global DEVICE
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--quick", action="store_true", help="without the huge tensor and torch.compile in eager mode")
@@ -357,7 +198,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=8 if (os.cpu_count() or 1) > 8 else 1)
     parser.add_argument("--json")
     args = parser.parse_args()
-    DEVICE = args.device
+    gpu.DEVICE = args.device
     names = [name for name, _ in checks(args.quick) if args.only in name]
     results = []
     with ProcessPoolExecutor(args.jobs, mp_context=get_context("spawn")) as pool:  # compiling takes most of the time

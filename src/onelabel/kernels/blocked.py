@@ -1,4 +1,4 @@
-"""A `Form` on a CPU: torch's functions on blocks of entries small enough to stay in the cache."""
+"""A `Form` with torch's own functions, on a CPU on blocks of entries small enough to stay in the cache."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def evaluate(
     if scale is None:
         scale = shape.scale(batch, num_classes)
     if grad and out is None:
-        out = torch.empty(logits.shape, dtype=logits.dtype)
+        out = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
     factor, pull = (scale, shape.pull) if upstream is None else (scale * _column(upstream), shape.pull)
     if pull is not None:
         pull = _column(pull) if upstream is None else _column(pull) * _column(upstream)
@@ -53,7 +53,10 @@ def evaluate(
             out3[at] = slope
         return value.sum((-2, -1)) if loss else None
 
-    sums = _each(work, models, batch, num_classes)
+    if logits.device.type == "cpu":
+        sums = _each(work, models, batch, num_classes)
+    else:
+        sums = [work((slice(None), slice(None), slice(None)))]
     total = (torch.stack(sums).sum(0) * scale).reshape(lead) if loss else None
     return total, out if grad else None
 
@@ -80,7 +83,7 @@ def _each(work: Callable[[tuple[slice, slice, slice]], Any], models: int, batch:
 
 def rescale_(x: Tensor, factor: Tensor) -> Tensor:
     """x ← factor·x in place (one factor per model where x is a stack)."""
-    if bool((factor == 1).all()):
+    if x.device.type == "cpu" and bool((factor == 1).all()):
         return x
     return x.mul_(factor.reshape(-1, 1, 1) if factor.ndim else factor)
 
@@ -96,7 +99,7 @@ def _block(g: Tensor, z: Tensor, shape: Form, at: tuple[slice, slice, slice]) ->
     if shape.rows is not None:
         weights = list(shape.rows.to(g.dtype).view(3, -1, shape.rows.shape[-1], 1)[:, :, at[1]])
         value, slope = value * weights[1], slope * weights[1]
-    if g.shape[0] == 1 and shape.rows is None:
+    if g.shape[0] == 1 and shape.rows is None and g.device.type == "cpu":
         where = z.reshape(-1).nonzero().squeeze(1)
         if len(where) <= SPARSE * g.numel():
             if len(where):

@@ -29,24 +29,26 @@ class Curve:
 
 @dataclass(frozen=True)
 class Form:
-    """An element-wise loss: `positive` where z=+1, `unknown` where z=0, `negative` where z=−1, times 1/B or 1/(B·L).
+    """An element-wise loss: `positive` where z=+1, `unknown` where z=0, `negative` where z=−1; added up and divided.
 
-    `rows` (3×B) multiplies the three curves row by row. `pull` s adds the gradient s·p·(1−p) to every entry: that of a
-    penalty on Σp, whose value is the caller's business. `target` (the shape of the logits, float) replaces the unknown
-    curve by `target_weight`·(−t log p − (1−t) log(1−p)) where it is not negative.
+    The sum is multiplied by `factor`/B (`by_rows`) or `factor`/(B·L). `rows` (3×B) multiplies the three curves row by
+    row. `pull` s adds the gradient s·p·(1−p) to every entry: that of a penalty on Σp, whose value is the caller's
+    business. `target` (the shape of the logits, float) replaces the unknown curve by
+    `target_weight`·(−t log p − (1−t) log(1−p)) where it is not negative.
     """
 
     positive: Curve
     unknown: Curve
     negative: Curve
     by_rows: bool = False
+    factor: float = 1.0
     rows: Tensor | None = None
     pull: Tensor | None = None
     target: Tensor | None = None
     target_weight: Number = 1.0
 
     def scale(self, batch: int, num_classes: int) -> float:
-        return 1.0 / max(batch if self.by_rows else batch * num_classes, 1)
+        return self.factor / max(batch if self.by_rows else batch * num_classes, 1)
 
     @property
     def two_sided(self) -> bool:

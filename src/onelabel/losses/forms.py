@@ -22,39 +22,42 @@ NEGATIVE = nll().mirrored()
 NONE = Curve()
 
 
-def form_of(method: Method, logits: Tensor, observed: Tensor, *, num_classes: int | None = None) -> Form | None:
-    """The form of a method for a batch, or None. `num_classes` where logits hold but some of the classes.
+Seen = Callable[[], Tensor]
 
-    A method outside this package may give its own, by a function `form(logits, observed, num_classes)`. A subclass that
-    overrides `entries` or `compute` is not taken for its parent.
+
+def form_of(method: Method, logits: Tensor, observed: Tensor) -> Form | None:
+    """The form of a method for a batch, or None."""
+    return make_form(method, logits.shape[-1], lambda: (observed != 0).sum(-1, dtype=torch.float32))
+
+
+def make_form(method: Method, num_classes: int, seen: Seen) -> Form | None:
+    """The form of a method for so many classes; `seen` counts the observed entries of each row, where it asks for them.
+
+    A subclass that overrides `entries` or `compute` is not taken for its parent.
     """
-    num_classes = logits.shape[-1] if num_classes is None else num_classes
-    own = getattr(type(method), "form", None)
-    if own is not None:
-        return own(method, logits, observed, num_classes)
     for cls, build in _FORMS.items():
         same = isinstance(method, cls) and all(
             getattr(type(method), name) is getattr(cls, name) for name in ("entries", "compute", "reduce")
         )
         if same:
-            return build(method, observed, num_classes)
+            return build(method, num_classes, seen)
     return None
 
 
-def _bce(m: Any, observed: Tensor, num_classes: int) -> Form:
+def _bce(m: Any, num_classes: int, seen: Seen) -> Form:
     curve = mix(m.smoothing, _share(m), eps=m.eps)
     return Form(curve, NONE, curve.mirrored())
 
 
-def _iu(m: Any, observed: Tensor, num_classes: int) -> Form:
+def _iu(m: Any, num_classes: int, seen: Seen) -> Form:
     rows = None
     if m.normalise == "observed":
-        seen = (observed != 0).sum(-1, dtype=torch.float32).clamp(min=1)
-        rows = (num_classes / seen).expand(3, *seen.shape)
+        share = num_classes / seen().clamp(min=1)
+        rows = share.expand(3, *share.shape)
     return Form(nll(eps=m.eps), NONE, nll(eps=m.eps).mirrored(), rows=rows)
 
 
-def _anls(m: Any, observed: Tensor, num_classes: int) -> Form:
+def _anls(m: Any, num_classes: int, seen: Seen) -> Form:
     return Form(
         mix(m.positive_smoothing, _share(m), eps=m.eps),
         mix(m.unknown_smoothing, _share(m), eps=m.eps).mirrored(),
@@ -62,16 +65,16 @@ def _anls(m: Any, observed: Tensor, num_classes: int) -> Form:
     )
 
 
-def _wan(m: Any, observed: Tensor, num_classes: int) -> Form:
+def _wan(m: Any, num_classes: int, seen: Seen) -> Form:
     gamma = 1.0 / max(num_classes - 1, 1) if m.gamma is None else m.gamma
     return Form(nll(eps=m.eps), nll(gamma, eps=m.eps).mirrored(), nll(eps=m.eps).mirrored())
 
 
-def _em(m: Any, observed: Tensor, num_classes: int) -> Form:
+def _em(m: Any, num_classes: int, seen: Seen) -> Form:
     return _entropy(m, -m.alpha)
 
 
-def _entmin(m: Any, observed: Tensor, num_classes: int) -> Form:
+def _entmin(m: Any, num_classes: int, seen: Seen) -> Form:
     return _entropy(m, m.alpha)
 
 
@@ -80,13 +83,13 @@ def _entropy(m: Any, weight: Any) -> Form:
     return Form(nll(eps=m.eps), unknown, nll(eps=m.eps).mirrored())
 
 
-def _focal(m: Any, observed: Tensor, num_classes: int) -> Form:
+def _focal(m: Any, num_classes: int, seen: Seen) -> Form:
     if m.alpha is None:
         return Form(focal(m.gamma), focal(m.gamma).mirrored(), NEGATIVE)
     return Form(focal(m.gamma, m.alpha), focal(m.gamma, 1 - m.alpha).mirrored(), NEGATIVE)
 
 
-def _asl(m: Any, observed: Tensor, num_classes: int) -> Form:
+def _asl(m: Any, num_classes: int, seen: Seen) -> Form:
     if not isinstance(m.margin, Tensor) and m.margin == 0:
         unknown = focal(m.gamma_negative, detached=m.detach_focus).mirrored()
     else:
@@ -98,11 +101,11 @@ def _margin(m: Any) -> Curve:
     return nll() if m.margin is None else Curve(f.MARGIN, (m.gamma, m.margin))
 
 
-def _hill(m: Any, observed: Tensor, num_classes: int) -> Form:
+def _hill(m: Any, num_classes: int, seen: Seen) -> Form:
     return Form(_margin(m), Curve(f.HILL, (m.lam,)), NEGATIVE)
 
 
-def _splc(m: Any, observed: Tensor, num_classes: int) -> Form:
+def _splc(m: Any, num_classes: int, seen: Seen) -> Form:
     if m.negative == "hill":
         unknown = Curve(f.THRESHOLD_HILL, (m.tau, m.started, m.gamma, 1.0, 1.5))
     else:
@@ -110,7 +113,7 @@ def _splc(m: Any, observed: Tensor, num_classes: int) -> Form:
     return Form(_margin(m), unknown, NEGATIVE)
 
 
-def _lasd(m: Any, observed: Tensor, num_classes: int) -> Form:
+def _lasd(m: Any, num_classes: int, seen: Seen) -> Form:
     weight = m.lam_negative
     if weight is None:
         check_k(m.each("expected_positives"), num_classes, below=True)
@@ -122,7 +125,7 @@ def _lasd(m: Any, observed: Tensor, num_classes: int) -> Form:
     return Form(focal(m.gamma_positive), unknown, NEGATIVE, by_rows=True)
 
 
-def _gr(m: Any, observed: Tensor, num_classes: int) -> Form | None:
+def _gr(m: Any, num_classes: int, seen: Seen) -> Form | None:
     if m.trainable:
         return None
     kind = f.ROBUST_LINEAR if not isinstance(m.q3, Tensor) and m.q3 == 1 else f.ROBUST
@@ -136,7 +139,7 @@ def _share(m: Any) -> float:
     return 1.0 if m.variant == "reference" else 0.5
 
 
-_FORMS: dict[type[Any], Callable[[Any, Tensor, int], Form | None]] = {
+_FORMS: dict[type[Any], Callable[[Any, int, Seen], Form | None]] = {
     BCE: _bce,
     IU: _iu,
     ANLS: _anls,

@@ -31,6 +31,7 @@ from onelabel.losses.forms import Mode, form_of
 _mode: list[Mode] = ["auto"]
 #: Entries from which on a CPU gains by blocks: below, everything stays in the cache anyway.
 CPU_ENTRIES = 1 << 17
+HALF_OR_SINGLE = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def enable(mode: Mode = "auto") -> None:
@@ -67,7 +68,7 @@ def chosen(logits: Tensor) -> bool:
     if logits.device.type == "cuda":
         if mode == "compile":
             return True
-        fits = logits.dtype in (torch.float32, torch.bfloat16, torch.float16)
+        fits = logits.dtype in HALF_OR_SINGLE
         if mode == "on" and fits and not _has_triton():
             raise RuntimeError("fused losses on CUDA need triton, which cannot be imported; enable('auto')")
         return fits and _has_triton()
@@ -95,8 +96,8 @@ def apply(form: Form, logits: Tensor, observed: Tensor) -> Tensor:
 
 
 def engine(logits: Tensor) -> Any:
-    """The module that evaluates forms on the logits' device."""
-    if logits.device.type == "cuda":
+    """The module that evaluates forms of such logits."""
+    if logits.device.type == "cuda" and logits.dtype in HALF_OR_SINGLE and _has_triton():
         from onelabel.kernels import tiled
 
         return tiled

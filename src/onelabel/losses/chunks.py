@@ -1,0 +1,188 @@
+"""Products with a weight matrix, chunk by chunk of its rows, and what a loss makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from onelabel.kernels import form as f
+from onelabel.kernels.form import Curve, Form
+from onelabel.losses.batch import observed_nll
+from onelabel.losses.curves import nll, soft
+from onelabel.losses.fused import engine
+from onelabel.losses.observed import Observed
+
+#: φ of an observed positive at the start: logit(0.995), as in ROLE's estimators.
+KNOWN = 5.293304824724492
+
+
+class Linear:
+    """One product x·Wᵀ + b over chunks, in `half` precision where asked for, and the gradients of its parts."""
+
+    def __init__(
+        self, x: Tensor, weight: Tensor, bias: Tensor | None, needs: tuple[bool, ...], half: torch.dtype | None
+    ) -> None:
+        self.dtype = torch.promote_types(x.dtype, weight.dtype) if half is None else half
+        self.x, self.weight, self.bias, self.needs = x.detach().to(self.dtype), weight.detach(), bias, needs
+        wide = torch.promote_types(x.dtype, torch.float32)
+        self.dx = torch.zeros(x.shape, dtype=wide, device=x.device) if needs[0] else None
+        self.dw = torch.empty_like(weight) if needs[1] else None
+        self.db = torch.empty_like(bias) if bias is not None and needs[2] else None
+
+    def logits(self, some: slice) -> Tensor:
+        self.own = self.weight[some].to(self.dtype)
+        if self.bias is None:
+            return self.x @ self.own.T
+        return torch.addmm(self.bias.detach()[some].to(self.dtype), self.x, self.own.T)
+
+    def accumulate(self, some: slice, slope: Tensor, scale: float) -> None:
+        """Take in scale·slope, the gradient of the logits of those classes that `logits` was last asked for."""
+        if self.dx is not None:
+            self.dx.add_(slope @ self.own, alpha=scale)
+        if self.dw is not None:
+            if self.dw.dtype == self.dtype:
+                torch.addmm(self.dw[some], slope.T, self.x, beta=0, alpha=scale, out=self.dw[some])
+            else:
+                self.dw[some] = (slope.T @ self.x).to(self.dw.dtype).mul_(scale)
+        if self.db is not None:
+            self.db[some] = (slope.sum(0, dtype=torch.promote_types(slope.dtype, torch.float32)) * scale).to(self.db)
+
+    @property
+    def gradients(self) -> list[Tensor | None]:
+        return [self.dx, self.dw, self.db]
+
+
+class Chunks:
+    """An element-wise loss of x·Wᵀ + b. `pull` is the coefficient of a penalty's gradient p·(1−p), if there is one."""
+
+    def __init__(self, form: Form, observed: Observed | Tensor, step: int) -> None:
+        self.form, self.observed, self.step = form, observed, step
+        self.pull: Tensor | None = None
+        device = (observed.rows if isinstance(observed, Observed) else observed).device.type
+        half = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+        self.half = torch.get_autocast_dtype(device) if half else None
+
+    def loss(self, *tensors: Tensor | None) -> Tensor:
+        return _Chunked.apply(self, *tensors)
+
+    def walk(self, num_classes: int, labels: bool = True) -> Iterator[tuple[slice, Tensor]]:
+        """Every chunk of classes and its observed labels, B×chunk (empty without `labels`)."""
+        observed, buffer = self.observed, torch.empty(0)
+        if isinstance(observed, Observed):
+            size = observed.shape[0] * min(self.step, num_classes) + 1
+            buffer = torch.zeros(size if labels else 0, dtype=torch.int8, device=observed.rows.device)
+        for first in range(0, num_classes, self.step):
+            some = slice(first, min(first + self.step, num_classes))
+            if not labels:
+                yield some, buffer
+            elif isinstance(observed, Observed):
+                part, where = observed.sliced(buffer, some.start, some.stop)
+                yield some, part
+                buffer.scatter_(0, where, torch.zeros_like(observed.values))
+            else:
+                yield some, observed[:, some]
+
+    @torch.no_grad()
+    def expected_positives(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """The mean over rows of Σp, by a product of its own."""
+        total = torch.zeros((), dtype=torch.promote_types(x.dtype, torch.float32), device=x.device)
+        linear = Linear(x, weight, bias, (False, False, False), self.half)
+        for some, _ in self.walk(len(weight), labels=False):
+            total += _sum_of_probabilities(linear.logits(some))
+        return total / max(len(x), 1)
+
+    def run(self, tensors: tuple[Tensor, ...], needs: tuple[bool, ...]) -> tuple[Tensor, list[Tensor | None]]:
+        """The loss, and the gradients of those tensors that need one."""
+        x, weight, bias = tensors
+        linear = Linear(x, weight, bias, needs, self.half)
+        scale = self.form.scale(len(x), len(weight))
+        form = self.form if self.pull is None else replace(self.form, pull=self.pull)
+        total = torch.zeros((), dtype=torch.promote_types(linear.dtype, torch.float32), device=x.device)
+        for some, z in self.walk(len(weight)):
+            g = linear.logits(some)
+            loss, slope = engine(g).evaluate(g, z, form, scale=1.0, grad=any(needs), out=g if any(needs) else None)
+            total += loss
+            if any(needs):
+                linear.accumulate(some, slope, scale)
+        return total * scale, linear.gradients
+
+
+class RoleChunks(Chunks):
+    """ROLE's joint loss of classifier logits x·Wᵀ + b and estimate logits ±logit 0.995 (observed) + u·Vᵀ + c."""
+
+    def __init__(self, observed: Observed | Tensor, step: int, *, k: float, lam: float, eps: float) -> None:
+        super().__init__(Form(Curve(), Curve(), Curve()), observed, step)
+        self.k, self.lam, self.eps = k, lam, eps
+
+    def run(self, tensors: tuple[Tensor, ...], needs: tuple[bool, ...]) -> tuple[Tensor, list[Tensor | None]]:
+        batch, num_classes = len(tensors[0]), len(tensors[1])
+        x, weight, bias, own, columns, column_bias = tensors
+        pair = [
+            Linear(x, weight, bias, needs[:3], self.half),
+            Linear(own, columns, column_bias, needs[3:], self.half),
+        ]
+        wide = torch.promote_types(tensors[0].dtype, torch.float32)
+        sums = torch.zeros(2, dtype=wide, device=tensors[0].device)
+        for some, z in self.walk(num_classes):
+            for i, logits in enumerate(self._logits(pair, some, z, wide)):
+                sums[i] += torch.sigmoid(logits).sum()
+        gaps = (sums / batch - self.k) / num_classes
+        pulls = 2 * self.lam * gaps / (num_classes * batch)
+        total = self.lam * (gaps**2).sum() / 2
+        known = 1 / batch if not self.eps else 1 / (batch * num_classes)
+        for some, z in self.walk(num_classes):
+            both = [logits.requires_grad_() for logits in self._logits(pair, some, z, wide)]
+            with torch.enable_grad():
+                p = [torch.sigmoid(logits) for logits in both]
+                part = torch.zeros((), dtype=wide, device=z.device)
+                for i, logits in enumerate(both):
+                    yes, no = nll(logits, eps=self.eps), nll(-logits, eps=self.eps)
+                    part = part + soft(p[1 - i], yes, no).sum() / (batch * num_classes)
+                    part = part + observed_nll(logits, z, eps=self.eps).sum() * known
+                penalty = (pulls * torch.stack([one.sum() for one in p])).sum()
+                slopes = torch.autograd.grad((part + penalty) / 2, both)
+            total = total + part.detach() / 2
+            for linear, slope in zip(pair, slopes, strict=True):
+                linear.accumulate(some, slope.to(linear.dtype), 1.0)
+        return total, [*pair[0].gradients, *pair[1].gradients]
+
+    @staticmethod
+    def _logits(pair: list[Linear], some: slice, z: Tensor, wide: torch.dtype) -> list[Tensor]:
+        own, estimate = (linear.logits(some).to(wide) for linear in pair)
+        return [own, estimate + KNOWN * z]
+
+
+def _sum_of_probabilities(g: Tensor) -> Tensor:
+    p = Curve(f.PROBABILITY, (1.0,))
+    # All three curves are the same, so any labels will do, and these are at hand.
+    total, _ = engine(g).evaluate(g, g, Form(p, p, p), scale=1.0, grad=False)
+    return total
+
+
+class _Chunked(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, chunks: Chunks, *tensors: Tensor) -> Tensor:
+        needs = tuple(ctx.needs_input_grad[1:])
+        device = tensors[0].device.type
+        with torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext():
+            loss, ctx.gradients = chunks.run(tensors, needs)
+        ctx.dtypes = [None if t is None else t.dtype for t in tensors]
+        return loss
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        gradients, ctx.gradients = ctx.gradients, None
+        if gradients is None:
+            raise RuntimeError("a chunked loss gives its gradients once; compute it again for a second backward")
+        result: list[Tensor | None] = [None]
+        for gradient, dtype in zip(gradients, ctx.dtypes, strict=True):
+            scaled = None if gradient is None else engine(gradient).rescale_(gradient, upstream)
+            result.append(None if scaled is None else scaled.to(dtype))
+        return tuple(result)
