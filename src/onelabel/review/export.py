@@ -14,7 +14,7 @@ from sqlalchemy import Connection, func, select
 
 from onelabel.review.database import Database
 from onelabel.review.load import get_meta
-from onelabel.review.models import Answer, Item, Klass, Picture, Reviewer
+from onelabel.review.models import DECIDED, Answer, Item, Klass, Picture, Reviewer
 from onelabel.review.source import _arrow, write_table
 
 ANSWERS, VERSION = "onelabel.answers", 1
@@ -64,7 +64,7 @@ def load_answers(db_or_path: Database | str | os.PathLike[str]) -> Answers:
 
 def _from_database(db: Database) -> Answers:
     with db.read() as connection:
-        query = select(Item.row, Item.class_index, Item.value).where(Item.value != 0).order_by(Item.id)
+        query = select(Item.row, Item.class_index, Item.value).where(DECIDED).order_by(Item.id)
         parts = [np.asarray(part, np.int64).reshape(-1, 3) for part in connection.execute(query).partitions(65_536)]
         found = np.concatenate(parts) if parts else np.zeros((0, 3), np.int64)
         return Answers(found[:, 0].copy(), found[:, 1].copy(), found[:, 2].astype(np.int8), _meta(connection))
@@ -108,7 +108,7 @@ def export_file(db: Database, path: str | os.PathLike[str]) -> int:
             .join(Picture, Picture.row == Item.row)
             .join(Klass, Klass.class_index == Item.class_index)
             .join(people, people.c.item_id == Item.id)
-            .where(Item.value != 0)
+            .where(DECIDED)
             .order_by(Item.id)
         )
         rows = [tuple(row) for row in connection.execute(query)]

@@ -13,6 +13,9 @@ BINS = 10  # tenths of probability, for the stratified estimate
 Key = BigInteger().with_variant(Integer, "sqlite")
 
 
+HELD = text("leased_by IS NOT NULL")
+
+
 class Base(DeclarativeBase):
     """Holds the metadata of all tables."""
 
@@ -43,7 +46,15 @@ class Picture(Base):
     leased_by: Mapped[str | None] = mapped_column(String(80))
     leased_until: Mapped[float | None] = mapped_column(Float(53))
     __table_args__ = (
-        Index("ix_picture_audit", "state", "passes", "row", sqlite_where=text("audit"), postgresql_where=text("audit")),
+        Index(
+            "ix_picture_audit",
+            "state",
+            "passes",
+            "row",
+            sqlite_where=text("audit = 1"),  # as SQLAlchemy spells the condition, or SQLite would not use it
+            postgresql_where=text("audit"),
+        ),
+        Index("ix_picture_lease", "leased_by", sqlite_where=HELD, postgresql_where=HELD),
     )
 
 
@@ -75,17 +86,15 @@ class Item(Base):
     leased_until: Mapped[float | None] = mapped_column(Float(53))
 
 
+#: Settled as yes or no. Spelled out, because with a bound parameter neither database would use the index below.
+DECIDED = text("item.value <> 0")
+
 #: The indexes of `item` that a first load builds after its rows.
 ITEM_INDEXES = (
     Index("ix_item_class", Item.kind, Item.class_index, Item.state, Item.priority, Item.id),
     Index("ix_item_all", Item.kind, Item.state, Item.priority, Item.id),
-    Index(
-        "ix_item_lease",
-        Item.leased_by,
-        sqlite_where=text("leased_by IS NOT NULL"),
-        postgresql_where=text("leased_by IS NOT NULL"),
-    ),
-    Index("ix_item_conflict", Item.class_index, sqlite_where=text("conflict"), postgresql_where=text("conflict")),
+    Index("ix_item_lease", Item.leased_by, sqlite_where=HELD, postgresql_where=HELD),
+    Index("ix_item_conflict", Item.class_index, sqlite_where=text("conflict = 1"), postgresql_where=text("conflict")),
     Index("ix_item_value", Item.id, sqlite_where=text("value <> 0"), postgresql_where=text("value <> 0")),
 )
 

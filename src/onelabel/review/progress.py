@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, func, select
 from sqlalchemy.orm import aliased
 
-from onelabel.review.models import AUDIT, DOUBT, MISSING, Action, Answer, Event, Item, Klass, Picture, Reviewer, Tally
+from onelabel.review.models import DOUBT, MISSING, Action, Answer, Event, Item, Klass, Picture, Reviewer, Tally
 from onelabel.review.queue import audit_left
 from onelabel.review.stats import Estimate, kappa, stratified, wilson
 
@@ -51,7 +51,7 @@ def _shown(estimate: Estimate | None) -> dict[str, float] | None:
 
 def overall(connection: Connection, class_index: int | None) -> dict[str, Any]:
     """Progress of everything, or of one class, with both estimates of precision for each kind of item."""
-    query = select(Tally).where(Tally.kind != AUDIT)
+    query = select(Tally).where(Tally.kind.in_([MISSING, DOUBT]))
     if class_index is not None:
         query = query.where(Tally.class_index == class_index)
     by_kind: dict[int, list[Any]] = {MISSING: [], DOUBT: []}
@@ -75,15 +75,15 @@ def overall(connection: Connection, class_index: int | None) -> dict[str, Any]:
     return result
 
 
-def team(connection: Connection) -> dict[str, Any]:
-    """Who answered how much, how well people agree, and how far the audit is."""
+def team(connection: Connection, agreed: dict[str, Any]) -> dict[str, Any]:
+    """Who answered how much, how well people agree (see `agreement`), and how far the audit is."""
     query = select(Reviewer.name, func.count(Answer.item_id)).join(Answer, Answer.reviewer_id == Reviewer.id)
     counts = connection.execute(query.group_by(Reviewer.name).order_by(func.count(Answer.item_id).desc()))
     total, done = audit_left(connection)
     conflicts = connection.execute(select(func.count()).select_from(Item).where(Item.conflict)).scalar_one()
     return {
         "reviewers": [{"name": name, "answers": count} for name, count in counts],
-        "agreement": agreement(connection),
+        "agreement": agreed,
         "conflicts": conflicts,
         "audit": {"total": total, "done": done},
     }

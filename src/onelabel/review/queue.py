@@ -55,7 +55,9 @@ def lease_items(db: Database, who: Who, filters: Filters, count: int, seconds: f
     now = time.time()
     with db.write() as connection:
         mine = select(Item.id).where(Item.leased_by == who.holder)
-        held = list(connection.execute(_filtered(mine, filters).order_by(Item.priority.desc(), Item.id)).scalars())
+        held = list(
+            connection.execute(_filtered(mine, filters).order_by(Item.priority.desc(), Item.id.desc())).scalars()
+        )
         surplus = select(Item.id).where(Item.leased_by == who.holder, Item.id.not_in(held[:count]))
         _free(connection, list(connection.execute(surplus).scalars()))
         chosen = held[:count]
@@ -85,7 +87,7 @@ def _filtered(query: Select[Any], filters: Filters) -> Select[Any]:
 
 def _queries(who: Who, filters: Filters) -> list[Select[Any]]:
     """Ever less urgent sources of items, each a walk along an index: second reviews, new ones, skipped ones."""
-    base = _filtered(select(Item.id), filters).order_by(Item.priority.desc(), Item.id)
+    base = _filtered(select(Item.id), filters).order_by(Item.priority.desc(), Item.id.desc())
     if filters.disagreement == "reviewers":
         return [base]
     second = base.where(Item.state == SECOND, Item.first_by != who.reviewer)

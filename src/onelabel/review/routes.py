@@ -2,6 +2,7 @@
 
 # no postponed annotations: FastAPI reads these, and they name things of the enclosing function
 import asyncio
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.responses import JSONResponse, Response
-from sqlalchemy import func, select
+from sqlalchemy import Connection, func, select
 from starlette.exceptions import HTTPException
 
 from onelabel.review import progress, schemas
@@ -38,6 +39,15 @@ class Services:
     thumbnails: Thumbnails
     #: pictures are decoded here, so that they never take the threads that store answers
     pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2, thread_name_prefix="picture"))
+
+    #: when agreement was last counted, and what it was: a walk over all answers, not for every request
+    counted: tuple[float, dict[str, Any]] = field(default_factory=lambda: (float("-inf"), {}))
+
+    def agreement(self, connection: Connection) -> dict[str, Any]:
+        """Agreement of at most ten seconds ago."""
+        if time.monotonic() - self.counted[0] > 10:
+            self.counted = (time.monotonic(), progress.agreement(connection))
+        return self.counted[1]
 
     async def who(self, request: Request) -> int | None:
         """The reviewer who asks, or None."""
@@ -141,7 +151,7 @@ def make_router(services: Services) -> APIRouter:
         with db.read() as connection:
             result = progress.overall(connection, class_index)
             if people:
-                result["team"] = progress.team(connection)
+                result["team"] = progress.team(connection, services.agreement(connection))
             return result
 
     @router.get("/history")

@@ -75,7 +75,8 @@ def export(db: Database, target: Path, say: Callable[[str], None] = print) -> No
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket; one line of error where that cannot be."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    # named as TCP, or asyncio would not switch Nagle's delay off: 40 ms on every response
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         sock.bind((host, port))
@@ -99,6 +100,7 @@ def serve(settings: Settings, db: Database, *, browser: bool = True, say: Callab
     url = f"http://{f'[{shown}]' if ':' in shown else shown}:{port}/"
     app = create_app(settings, db)
     config = uvicorn.Config(app, log_level="warning", server_header=False, proxy_headers=False, access_log=False)
+    config.timeout_keep_alive = 75  # people think longer than the usual five seconds
     config.timeout_graceful_shutdown = 3  # a followed training log would keep the server from ending
     say(f"review at {url} (Ctrl-C ends it); answers in {db.url.render_as_string(hide_password=True)}")
     if browser and is_loopback(settings.host):

@@ -86,11 +86,13 @@ async function start() {
   $("who").addEventListener("click", signIn);
   $("signin-form").addEventListener("submit", submit);
   $("signin").addEventListener("cancel", (event) => $("signin-close").hidden && event.preventDefault());
+  const listing = sidebar.refreshClasses().catch(() => null);
   const data = await me();
   pictures.start();
   progress.start(data);
   if (!data.name) return signIn();
-  await sidebar.start((toGrid) => grid.show(toGrid).catch(failed));
+  await listing;
+  sidebar.start((toGrid) => grid.show(toGrid).catch(failed));
   await show();
   setInterval(() => document.hidden || call("POST", "/leases", { action: "renew" }).catch(() => null), (data.lease_seconds * 1000) / 3);
   document.documentElement.dataset.ready = "1";

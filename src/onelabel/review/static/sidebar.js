@@ -66,7 +66,7 @@ function readFilters() {
   state.disagreement = $("disagreement").value;
 }
 
-export async function start(onChange) {
+export function start(onChange) {
   changed = onChange;
   let timer = 0;
   $("search").addEventListener("input", () => {
@@ -87,7 +87,6 @@ export async function start(onChange) {
   }
   if (matchMedia("(max-width: 760px)").matches) $("filters").open = false;
   readFilters();
-  await refreshClasses();
   if (state.classIndex === null && known.length) state.classIndex = known[0].index;
   draw(known.length);
 }
