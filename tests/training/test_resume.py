@@ -16,6 +16,7 @@ from run_folders import assert_same_run
 from training_workers import HYPER, SMALL, scenes, train_once
 
 from onelabel.training import Run, TrainingError, train
+from onelabel.training.run import RunFolder
 
 FREQUENT = {"checkpoint_steps": 2, "ema": 0.9}
 
@@ -73,6 +74,24 @@ def test_killed_between_two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         with pytest.raises(Crash):
             train_once(str(tmp_path / "cut"), "role", settings)
     train_once(str(tmp_path / "cut"), "role", settings)
+    assert_same_run(tmp_path / "whole", tmp_path / "cut")
+
+
+def test_killed_between_the_last_checkpoint_and_its_metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings: dict[str, Any] = {"mode": "linear", "epochs": 2}
+    train_once(str(tmp_path / "whole"), "em", settings)
+    publish = RunFolder.publish
+
+    def dies(self: RunFolder, session: Any, position: Any) -> None:
+        if position.epoch == 2:
+            raise Crash
+        publish(self, session, position)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "publish", dies)
+        with pytest.raises(Crash):
+            train_once(str(tmp_path / "cut"), "em", settings)
+    train_once(str(tmp_path / "cut"), "em", settings)
     assert_same_run(tmp_path / "whole", tmp_path / "cut")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -60,7 +61,8 @@ def train(
     run = work(splits, out=folder, resume=resume, **settings)
     parts = [part for part in ("validation", "test") if f"{part}_mAP" in run.result]
     told = [f"best epoch {run.result['best_epoch'] + 1}", *(f"{p} mAP {run.result[f'{p}_mAP']:.2f}" for p in parts)]
-    typer.echo(f"{folder}: {', '.join(told)}")
+    if os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0":
+        typer.echo(f"{folder}: {', '.join(told)}")
 
 
 def pairs(given: list[str] | None, option: str) -> dict[str, Any]:

@@ -164,12 +164,15 @@ class RunFolder:
     def publish(self, session: Session, position: Position) -> None:
         """After a checkpoint: metrics.jsonl, and the best weights where they are a whole classifier's."""
         assert self.path is not None
-        lines = "".join(json.dumps(row) + "\n" for row in position.history)
-        write_text(self.path / "metrics.jsonl", lines)
+        self._metrics(position.history)
         best = position.bests["ema" if self.config.ema else "plain"]
         new = best.epoch == position.epoch - 1 or not (self.path / "weights-best.safetensors").is_file()
         if session.phase.name != "linear" and best.weights and position.update == 0 and new:
             self._weights("best", best.weights, session.classifier)
+
+    def _metrics(self, history: list[dict[str, Any]]) -> None:
+        assert self.path is not None
+        write_text(self.path / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in history))
 
     def _weights(self, which: str, weights: dict[str, Tensor], classifier: Classifier) -> None:
         assert self.path is not None
@@ -207,6 +210,7 @@ class RunFolder:
         result = {"schema_version": 1, **result}
         if self.path is not None and self.writes:
             with explaining(self.path):
+                self._metrics(history)  # a kill may have come between the last checkpoint and this file
                 self._weights("best", weights, classifier)
                 self._weights("last", last, classifier)
                 write_tensors(self.path / "method-best.safetensors", method_state)
