@@ -1,4 +1,4 @@
-"""Recovery measured: VOC 2012 beside ROLE's Table 2, coverage over label draws, and a million rows of a thousand classes.
+"""Recovery measured: VOC 2012 beside ROLE's Table 2, coverage over label draws, a million rows of a thousand classes.
 
 python benchmarks/recovery.py --voc ../shared/data/voc2012 --table
 python benchmarks/recovery.py --voc ../shared/data/voc2012 --coverage 20
@@ -22,8 +22,8 @@ from onelabel.labels import Labels, drop_labels
 from onelabel.metrics import calibration_error, label_recovery_ap
 from onelabel.probes import ProbeSpec, fit_probes
 from onelabel.recovery import recover
-from onelabel.recovery.crossfit import assign_folds, crossfit
-from onelabel.recovery.recover import AuditRows
+from onelabel.recovery.folds import assign_folds, crossfit
+from onelabel.recovery.completion import AuditRows
 
 PUBLISHED = {"an": 85.8, "an-ls": 86.9, "role": 90.3}
 METHODS = ("an", "an-ls", "role", "em", "gr", "auto")
@@ -88,7 +88,7 @@ def table(folder: Path, out: Path) -> list[dict[str, Any]]:
 
 def coverage(folder: Path, seeds: int, out: Path, *, audited: int = 200, epochs: int = 12, batch: int = 128) -> None:
     """Intervals against the truth over label draws: uniform and by class frequency, alone and with an audit."""
-    X, Y, _, names = load(folder)
+    X, Y, _, _ = load(folder)
     draws = {f"uniform{s}": drop_labels(Y, seed=s) for s in range(seeds)}
     draws |= {f"frequency{s}": drop_labels(Y, scheme="frequency", seed=s) for s in range(seeds)}
     specs = [ProbeSpec("em", lr=1e-3, batch_size=batch, epochs=epochs, labels=name) for name in draws]

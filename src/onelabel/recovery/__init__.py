@@ -1,4 +1,4 @@
-"""Recovery: give the missing labels back. Modules are imported when first touched; the ONNX predictor needs no torch."""
+"""Recovery: give the missing labels back. Modules are imported when touched: the ONNX predictor needs no torch."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import importlib
 from typing import Any
 
 _NAMES = {
-    "ArrayScores": "crossfit",
+    "ArrayScores": "folds",
     "AuditEstimate": "estimate",
-    "AuditRows": "recover",
+    "AuditRows": "completion",
     "Calibration": "calibrate",
-    "CrossFit": "crossfit",
+    "CrossFit": "folds",
     "OnnxPredictor": "onnx_predictor",
-    "Recovered": "recover",
+    "Recovered": "completion",
     "RecoveredFile": "table",
-    "crossfit": "crossfit",
+    "crossfit": "folds",
     "estimate_audit": "estimate",
     "export_recovered": "export",
     "export_run": "deploy",
@@ -23,11 +23,11 @@ _NAMES = {
     "label_errors": "errors",
     "near_duplicates": "duplicates",
     "plan_audit": "audit",
-    "predict": "predict",
+    "predict": "prediction",
     "read_answers": "audit",
-    "recover": "recover",
+    "recover": "completion",
 }
-__all__ = list(_NAMES)  # noqa: PLE0605
+__all__ = list(_NAMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -49,7 +49,8 @@ class Correction:
     def apply(self, q: NDArray[Any]) -> NDArray[Any]:
         """Corrected probabilities of N×L entries."""
         if self.kind == "isotonic":
-            assert self.xs is not None and self.ys is not None
+            assert self.xs is not None
+            assert self.ys is not None
             return np.interp(q, self.xs, self.ys).astype(q.dtype)
         assert self.class_offset is not None
         return sigmoid(self.slope * logit(q) + self.offset + self.class_offset).astype(q.dtype)

@@ -16,7 +16,7 @@ from onelabel.labels import Labels
 from onelabel.probes import ProbeSpec
 from onelabel.recovery.calibrate import Calibration, draw_sample, fit_calibration
 from onelabel.recovery.correction import Correction, Kind, fit_correction
-from onelabel.recovery.crossfit import ArrayScores, CrossFit, Scored, crossfit, pieces
+from onelabel.recovery.folds import ArrayScores, CrossFit, Scored, crossfit, pieces
 from onelabel.recovery.summary import Z95, ClassSummary, as_csv, as_rows, summarise
 from onelabel.recovery.table import COLUMNS, KEY, RecoveredFile, header, parquet_file
 from onelabel.recovery.thresholds import Histogram, Thresholds, choose_thresholds
