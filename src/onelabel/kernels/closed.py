@@ -78,10 +78,10 @@ def shifted(g: Any, e: Any, u: Any, r: Any, gamma: Any, margin: Any, log_margin:
     base = where(over, p - margin, 1.0)
     complement = logaddexp(-softplus(g, u), log_margin)
     focus = power(base, gamma)
-    slope = reciprocal(q + margin)
+    slope = where(q + margin > 1e-37, q * reciprocal(q + margin), 1.0)  # q/(q+m), where m = 0 and q has vanished too
     if not detached:
-        slope = slope - gamma * reciprocal(base) * complement
-    slope = slope * focus * p * q
+        slope = slope - gamma * reciprocal(base) * complement * q
+    slope = slope * focus * p
     return where(over, -focus * complement, 0.0), where(over, slope, 0.0)
 
 

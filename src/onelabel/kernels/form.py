@@ -31,9 +31,9 @@ class Curve:
 class Form:
     """An element-wise loss: `positive` where z=+1, `unknown` where z=0, `negative` where z=−1; added up and divided.
 
-    The sum is multiplied by `factor`/B (`by_rows`) or `factor`/(B·L). `rows` (3×B) multiplies the three curves row by
-    row. `pull` s adds the gradient s·p·(1−p) to every entry: that of a penalty on Σp, whose value is the caller's
-    business. `target` (the shape of the logits, float) replaces the unknown curve by
+    The sum is multiplied by `factor`/B (`by_rows`) or `factor`/(B·L). `rows` (3×B or 3×M×B) multiplies the three
+    curves row by row. `pull` s adds the gradient s·p·(1−p) to every entry: that of a penalty on Σp, whose value is the
+    caller's business. `target` (the shape of the logits, float) replaces the unknown curve by
     `target_weight`·(−t log p − (1−t) log(1−p)) where it is not negative.
     """
 

@@ -63,10 +63,10 @@ def _number(value, model, slot: tl.constexpr, pointers: tl.constexpr, stacked: t
         return value
 
 
-@triton.jit(do_not_specialize=["z_stride", "num_classes", "batch", "upstream_stride"])
+@triton.jit(do_not_specialize=["z_stride", "num_classes", "row_stride", "row_count", "upstream_stride"])
 def _entries(  # type: ignore[no-untyped-def]
     g_ptr, z_ptr, out_ptr, sum_ptr, rows_ptr, target_ptr, upstream_ptr,
-    size, z_stride, num_classes, batch, upstream_stride, scale,
+    size, z_stride, num_classes, row_stride, row_count, upstream_stride, scale,
     a0, a1, a2, a3, b0, b1, b2, b3, b4, b5, c0, c1, c2, c3, weight, pull,
     pointers: tl.constexpr, stacked: tl.constexpr,
     positive: tl.constexpr, unknown: tl.constexpr, negative: tl.constexpr,
@@ -111,11 +111,10 @@ def _entries(  # type: ignore[no-untyped-def]
         v2, s2 = tl.where(t >= 0, vt, v2), tl.where(t >= 0, st, s2)
     if has_rows:
         first = start // num_classes
-        row = (first + ((start - first * num_classes).to(tl.int32) + at) // num_classes) + model * batch
-        total = batch * tl.num_programs(1)
+        row = (first + ((start - first * num_classes).to(tl.int32) + at) // num_classes) + model * row_stride
         w1 = tl.load(rows_ptr + row, mask=inside, other=0.0)
-        w2 = tl.load(rows_ptr + total + row, mask=inside, other=0.0)
-        w3 = tl.load(rows_ptr + 2 * total + row, mask=inside, other=0.0)
+        w2 = tl.load(rows_ptr + row_count + row, mask=inside, other=0.0)
+        w3 = tl.load(rows_ptr + 2 * row_count + row, mask=inside, other=0.0)
         v1, s1, v2, s2, v3, s3 = w1 * v1, w1 * s1, w2 * v2, w2 * s2, w3 * v3, w3 * s3
     if has_sum:
         if two_sided:
@@ -155,8 +154,9 @@ def _rescale(x_ptr, factor_ptr, size, factor_stride, block: tl.constexpr):  # ty
     factor = tl.load(factor_ptr + model * factor_stride).to(tl.float32)
     if factor != 1.0:
         at = tl.arange(0, block)
-        for tile in range(tl.program_id(0), tl.cdiv(size, block), tl.num_programs(0)):
-            start = tile.to(tl.int64) * block  # type: ignore[attr-defined]
+        first, programs = tl.program_id(0).to(tl.int64), tl.num_programs(0)
+        for i in range(tl.cdiv(size, block * programs)):
+            start = (first + i * programs) * block
             inside = at < size - start
             here = x_ptr + (model * size + start) + at
             x = tl.load(here, mask=inside, other=0.0)
@@ -198,7 +198,9 @@ def evaluate(
             none if shape.rows is None else shape.rows.to(torch.float32).contiguous(),
             none if shape.target is None else shape.target.contiguous(),
             none if upstream is None else upstream,
-            size, size if observed.ndim == 3 else 0, num_classes, batch,
+            size, size if observed.ndim == 3 else 0, num_classes,
+            0 if shape.rows is None or shape.rows.ndim == 2 else batch,
+            0 if shape.rows is None else shape.rows[0].numel(),
             0 if upstream is None or upstream.ndim == 0 else upstream.stride(0),
             shape.scale(batch, num_classes) if scale is None else scale,
             *numbers,
@@ -208,6 +210,7 @@ def evaluate(
             has_upstream=upstream is not None, has_sum=loss, has_grad=grad,
             one_model=models == 1, even=size % block == 0, two_sided=shape.two_sided,
             width=width or 16 // logits.element_size(), block=block, num_warps=warps,
+            enable_fp_fusion=True,  # not every version's default
         )  # fmt: skip
         if loss and tiles > 1:
             whole = torch.empty(models, dtype=torch.float32, device=logits.device)

@@ -60,7 +60,7 @@ class Observed(NamedTuple):
 
 
 def observed_rows(observed: Any, batch: int, num_classes: int, device: torch.device) -> Observed | Tensor:
-    """Observed labels of a batch from what people have: `Observed`, a sparse or dense B×L tensor, `Labels` of B rows."""
+    """A batch's observed labels from what people have: `Observed`, a sparse or dense B×L tensor, `Labels` of B rows."""
     if isinstance(observed, Observed):
         result: Observed | Tensor = observed
         shape = tuple(observed.shape)
