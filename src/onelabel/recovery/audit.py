@@ -7,7 +7,6 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -209,10 +208,10 @@ def read_answers(path: str | os.PathLike[str], plan: Plan, class_names: tuple[st
                 for name in filter(None, (word.strip() for word in line["labels"].split("|"))):
                     out[at, _position(position, name, file, number)] = 1
             else:
-                value: Any = (line.get("value") or "").strip()
-                if value not in ("1", "-1", "0", "+1"):
-                    raise ValueError(f"{file}:{number}: value {value!r}, expected 1 or -1")
-                out[at, _position(position, line.get("class") or "", file, number)] = int(value)
+                said = (line.get("value") or "").strip()
+                if said not in ("1", "-1", "0", "+1"):
+                    raise ValueError(f"{file}:{number}: value {said!r}, expected 1 or -1")
+                out[at, _position(position, line.get("class") or "", file, number)] = int(said)
     return out
 
 

@@ -198,8 +198,11 @@ def _basis(s: Tensor, knots: Tensor) -> Tensor:
 def _expect(sample: Sample, a: Tensor, b: Tensor, knots: Tensor, keep: Tensor | None, doubt: str) -> _Sums:
     """The M step's gradient and curvature at (a, b), with the E step's targets."""
     shared, classes = len(a), len(b)
-    shapes: list[tuple[int, ...]] = [(shared,), (classes,), (shared, shared), (shared, classes), (classes,)]
-    sums = _Sums(*(torch.zeros(shape, dtype=torch.float64) for shape in shapes))
+
+    def zeros(*shape: int) -> Tensor:
+        return torch.zeros(shape, dtype=torch.float64)
+
+    sums = _Sums(zeros(shared), zeros(classes), zeros(shared, shared), zeros(shared, classes), zeros(classes))
     for part in sample.blocks():
         x, z = _basis(sample.scores[part], knots), sample.observed[part]
         p = torch.sigmoid(torch.einsum("j,jnl->nl", a, x) + b).clamp(1e-9, 1 - 1e-9)

@@ -190,7 +190,8 @@ def _scored(
     seed: int, device: Any, show: bool,
 ) -> Scored:  # fmt: skip
     if scores is not None:
-        return scores if hasattr(scores, "rows") else ArrayScores(scores)
+        given: Scored = scores if hasattr(scores, "rows") else ArrayScores(scores)
+        return given
     if features is None:
         raise ValueError("features: give N×D features, or held-out scores=")
     options: dict[str, Any] = {"folds": folds, "k": k, "max_rows": max_rows, "seed": seed}

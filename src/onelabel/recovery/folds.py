@@ -24,7 +24,8 @@ DEFAULT = ProbeSpec("em", lr=1e-3, batch_size=64, epochs=25)
 class Scored(Protocol):
     """Logits of N rows and L classes, read in pieces; row i must not come from a model that trained on row i."""
 
-    shape: tuple[int, int]
+    @property
+    def shape(self) -> tuple[int, int]: ...
 
     def rows(self, index: NDArray[np.int64]) -> Scores: ...
 

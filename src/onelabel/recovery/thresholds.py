@@ -88,5 +88,5 @@ def choose_thresholds(histogram: Histogram, *, precision: float | None = None, f
         rule = f"expected precision of at least {precision:g}"
     rows = np.arange(len(count))
     value = np.where(none, np.inf, np.maximum(edges[at], floor))
-    picked = (np.where(none, 0.0, x[rows, at]) for x in (count, hits, spread))
-    return Thresholds(value, *picked, rule)
+    called, found, uncertain = (np.where(none, 0.0, x[rows, at]) for x in (count, hits, spread))
+    return Thresholds(value, called, found, uncertain, rule)

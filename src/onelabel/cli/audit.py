@@ -1,0 +1,71 @@
+"""`onelabel audit`: which pictures to check, and what the answers say."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(no_args_is_help=True, help="Plan an audit, and turn its answers into estimates.")
+
+
+@app.command()
+def plan(
+    recovered: Annotated[Path, typer.Argument(help="A recovered.parquet, or a run that holds one.")],
+    out: Annotated[Path, typer.Option(help="Where to write the plan.")] = Path("audit.parquet"),
+    rows: Annotated[int | None, typer.Option(help="Pictures to check.")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Or: minutes somebody has.")] = None,
+    seconds_per_row: Annotated[float, typer.Option(help="How long one picture takes.")] = 15.0,
+    seed: Annotated[int, typer.Option(help="Of the draw.")] = 0,
+) -> None:
+    """Draw the pictures whose complete checking tells most.
+
+    Example: onelabel audit plan recovered.parquet --minutes 50, then onelabel review --audit audit.parquet
+    """
+    from onelabel.recovery import plan_audit
+
+    made = plan_audit(recovered, rows=rows, minutes=minutes, seconds_per_row=seconds_per_row, seed=seed)
+    made.save(out)
+    typer.echo(f"{out}: {len(made.rows)} pictures in {len(made.sizes)} strata")
+    for name, (there, chosen) in made.sizes.items():
+        typer.echo(f"{name:<32} {chosen:>5} of {there:>8,}")
+
+
+@app.command()
+def estimate(
+    recovered: Annotated[Path, typer.Argument(help="The recovered labels the plan was made from.")],
+    plan: Annotated[Path, typer.Argument(help="The plan.")],
+    answers: Annotated[Path, typer.Argument(help="Answers: Parquet from onelabel review --export, or a CSV.")],
+    intervals: Annotated[str, typer.Option(help="linear or bootstrap.")] = "linear",
+    out: Annotated[Path | None, typer.Option(help="Write everything here as JSON.")] = None,
+    labels: Annotated[Path | None, typer.Option(help="Write completed Labels with the answers in (.npz).")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Precision, recall, F1, k and the share of missing labels, with 95% intervals, for the whole dataset."""
+    from onelabel.data._files import atomic_write
+    from onelabel.recovery import AuditRows, RecoveredFile, estimate_audit, read_answers
+    from onelabel.recovery.audit import Plan
+
+    file, drawn = RecoveredFile.open(recovered), Plan.load(plan)
+    said = read_answers(answers, drawn, file.class_names)
+    found = estimate_audit(file, drawn, said, intervals=intervals)
+    text = json.dumps(found.to_json(), ensure_ascii=False, indent=1)
+    if out is not None:
+        atomic_write(out, text + "\n")
+    if labels is not None:
+        AuditRows(drawn.rows, said, drawn.inclusion).apply(file.labels())[0].save(labels)
+    if as_json:
+        typer.echo(text)
+        return
+    typer.echo(f"{found.rows} audited pictures, {found.unanswered} entries without an answer")
+    if found.contradictions:
+        typer.echo(f"{found.contradictions} observed labels are contradicted; the audit is believed")
+    for name, each in found.overall.items():
+        typer.echo(f"{name:<16} {each}")
+    typer.echo(f"{'class':<20} {'count':>30} {'precision':>22} {'recall':>22}")
+    for name, numbers in found.classes.items():
+        count = numbers["count"]
+        span = f"{count.value:.0f} ({count.low:.0f}–{count.high:.0f})"
+        typer.echo(f"{name[:20]:<20} {span:>30} {numbers['precision']!s:>22} {numbers['recall']!s:>22}")

@@ -1,0 +1,124 @@
+"""What `onelabel recover` does, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from onelabel.recovery.audit import Plan, read_answers
+from onelabel.recovery.completion import AuditRows, Recovered, recover
+from onelabel.recovery.folds import crossfit
+from onelabel.recovery.inputs import Inputs, is_run, load_inputs, role_scores
+from onelabel.recovery.summary import as_text
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The command's options, in its order."""
+
+    source: str
+    out: Path | None
+    data: str | None
+    method: str | None
+    folds: int
+    k: float | None
+    audit: Path | None
+    answers: Path | None
+    calibration: str
+    precision: float | None
+    floor: float
+    top: int
+    labels: Path | None
+    errors: int
+    duplicates: float | None
+    export: tuple[str, ...]
+    tuned: bool
+    backbone: str | None
+    weights: str | None
+    size: int
+    max_rows: int | None
+    seed: int
+    device: str | None
+    root: str | None
+
+
+def run_recovery(w: Wanted, echo: Callable[[str], Any]) -> Recovered:
+    """Read, cross-fit, recover, report."""
+    if (w.audit is None) != (w.answers is None):
+        raise ValueError("an audit is its plan and its answers: give both --audit and --answers")
+    exports = [_export(pair) for pair in w.export]
+    inputs = load_inputs(
+        w.source, data=w.data, tuned=w.tuned, backbone=w.backbone, weights=w.weights, size=w.size, device=w.device,
+        root=w.root,
+    )  # fmt: skip
+    spec: Any = w.method or inputs.method or "em"
+    options: dict[str, Any] = {"folds": w.folds, "k": w.k, "max_rows": w.max_rows, "seed": w.seed}
+    fitted = crossfit(inputs.features, inputs.labels, spec=spec, device=w.device, **options)
+    scores: Any = fitted if w.method is not None else role_scores(inputs, fitted)
+    target = w.out or (Path(w.source) if is_run(w.source) else Path()) / "recovered.parquet"
+    done = recover(
+        None,
+        inputs.labels,
+        target,
+        scores=scores,
+        folds=w.folds,
+        k=w.k,
+        audit=_audit(w, inputs),
+        calibration=w.calibration,  # type: ignore[arg-type]
+        precision=w.precision,
+        floor=w.floor,
+        top=w.top,
+        examples=inputs.examples,
+        root=inputs.root,
+        seed=w.seed,
+    )
+    echo(as_text(done.summary))
+    low, high = done.k_interval
+    echo(
+        f"k = {done.k:.2f} positives a picture (95% interval {low:.2f}–{high:.2f}); thresholds: {done.thresholds.rule}"
+    )
+    if done.contradictions:
+        echo(f"{done.contradictions} observed labels are contradicted by the audit, which is believed")
+    echo(f"{target}: candidates of {len(inputs.labels):,} pictures; summary in {target.with_suffix('.csv').name}")
+    _extras(w, inputs, done, exports, echo)
+    return done
+
+
+def _extras(w: Wanted, inputs: Inputs, done: Recovered, exports: list[tuple[str, Path]], echo: Any) -> None:
+    names = inputs.labels.class_names or ()
+    if w.labels is not None:
+        done.labels().save(w.labels)
+        echo(f"labels: {w.labels}")
+    for kind, path in exports:
+        from onelabel.recovery.export import export_recovered
+
+        echo(f"{kind}: {export_recovered(done.file, kind, path)}")
+    if w.errors:
+        from onelabel.recovery.errors import label_errors
+
+        for e in label_errors(done.file, most=w.errors):
+            other = f"{e.suggestion} ({e.suggestion_probability:.2f})"
+            echo(f"looks wrong: {e.example} {e.label} ({e.probability:.2f}); {other}?")
+    if w.duplicates is not None:
+        from onelabel.recovery.duplicates import near_duplicates
+
+        for group in near_duplicates(inputs.features, inputs.labels, cosine=w.duplicates):
+            rows = ", ".join(inputs.examples[i] if inputs.examples else str(i) for i in group.rows[:6])
+            echo(f"near-duplicates with labels {', '.join(names[c] for c in group.classes)}: {rows}")
+
+
+def _audit(w: Wanted, inputs: Inputs) -> AuditRows | None:
+    if w.audit is None or w.answers is None:
+        return None
+    plan = Plan.load(w.audit)
+    names = inputs.labels.class_names or tuple(map(str, range(inputs.labels.num_classes)))
+    return AuditRows(plan.rows, read_answers(w.answers, plan, names), plan.inclusion)
+
+
+def _export(pair: str) -> tuple[str, Path]:
+    kind, equals, path = pair.partition("=")
+    if not equals or not path:
+        raise ValueError(f"--export: {pair!r}, expected FORMAT=PATH such as coco=labels.json")
+    return kind, Path(path)

@@ -1,0 +1,153 @@
+"""What `onelabel recover` starts from: a dataset's training features, labels and names, or those of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onelabel.data import FileSource, load_dataset
+from onelabel.data.cache import features as picture_features
+from onelabel.labels import Labels
+from onelabel.probes import ProbeSpec
+from onelabel.recovery.folds import DEFAULT, ArrayScores, CrossFit, pieces
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Training rows: features N×D, observed labels, a name per row, the folder they are relative to."""
+
+    features: Any
+    labels: Labels
+    examples: list[str] | None
+    root: str
+    true: NDArray[np.uint8] | None = None
+    run: Any = None
+
+    @property
+    def method(self) -> ProbeSpec | None:
+        """The run's method as a probe, where it was a run."""
+        if self.run is None:
+            return None
+        config = self.run.config.resolved()
+        linear = config.mode == "linear"
+        lr, size = (config.lr, config.batch_size) if linear else (DEFAULT.lr, DEFAULT.batch_size)
+        return ProbeSpec(config.method, config.hyper, lr, size, 0, DEFAULT.epochs)
+
+
+def is_run(path: str | Path) -> bool:
+    """Whether a folder is a run's."""
+    return (Path(path) / "config.toml").is_file()
+
+
+def load_inputs(
+    source: str | Path,
+    *,
+    data: str | None = None,
+    tuned: bool = False,
+    backbone: str | None = None,
+    weights: str | None = None,
+    size: int = 448,
+    device: str | None = None,
+    root: str | None = None,
+    **options: Any,
+) -> Inputs:
+    """Read RUN (with `data`, what it was trained on) or DATA.
+
+    Pictures become features: of `backbone`, or of a run's. A fine-tuned backbone has seen every row's label, and
+    scores on its features are no longer held out: a run's initial weights are used unless `tuned`.
+    """
+    run: Any = None
+    if is_run(source):
+        if data is None:
+            raise ValueError(f"{source} is a run: give --data, what it was trained on")
+        from onelabel.training import Run
+
+        run = Run.load(source)
+    else:
+        data = str(source)
+        options.setdefault("validation", 0.0)  # nothing needs to be held out: every row is scored without its label
+    folder = Path(str(data)).expanduser()
+    if (folder / "labels.npz").is_file() and (folder / "features-resnet50-448.npz").is_file():
+        return _packed(folder, run)
+    part = load_dataset(data, root=root, **options).train
+    if run is not None and tuple(part.class_names) != tuple(run.class_names):
+        raise ValueError(f"{data}: its {part.num_classes} class names are not those the run was trained on")
+    if hasattr(part, "X"):
+        return Inputs(part.X, _named(part.observed, part.class_names), None, "", part.true, run)
+    found = picture_features(part, *_network(run, backbone, weights, tuned), device=device, **_look(run, size))
+    keep = np.setdiff1d(np.arange(len(part)), list(found.failed))
+    X = found.array if len(keep) == len(part) else np.asarray(found.array[keep])
+    base = str(Path(part.source.root).resolve()) if isinstance(part.source, FileSource) else ""
+    names = [str(part.source.paths[i]) for i in keep]
+    true = None if part.true is None else part.true[keep]
+    return Inputs(X, _named(part.observed.take(keep), part.class_names), names, base, true, run)
+
+
+def _packed(folder: Path, run: Any) -> Inputs:
+    """VOC's features as `probes.role_table.load_voc_features` packs them, all training rows."""
+    with np.load(folder / "labels.npz", allow_pickle=False) as file:
+        names = tuple(map(str, file["classes"]))
+        labels, true = Labels.from_matrix(file["train_observed_uniform1200"], names), file["train_true"]
+        examples = [f"{name}.jpg" for name in map(str, file["train_images"])]
+    with np.load(folder / "features-resnet50-448.npz", allow_pickle=False) as file:
+        X = ((file["train"].astype(np.float32) / 255) ** 2 * file["peak"]).astype(np.float32)
+    return Inputs(X, labels, examples, "", true, run)
+
+
+def _named(labels: Labels, names: Any) -> Labels:
+    return Labels(labels.indptr, labels.indices, labels.values, labels.num_classes, list(names))
+
+
+def _network(run: Any, backbone: str | None, weights: str | None, tuned: bool) -> tuple[Any]:
+    from onelabel.models import build_backbone
+
+    if run is not None and backbone is None:
+        if tuned or run.config.mode == "linear":
+            return (run.classifier.backbone,)
+        return (build_backbone(run.config.backbone, weights=run.config.weights, stride=run.config.stride),)
+    if backbone is None:
+        raise ValueError("the data are pictures: give --backbone, a timm model that turns them into features")
+    return (build_backbone(backbone, weights=weights if weights is not None else "pretrained"),)
+
+
+def _look(run: Any, size: int) -> dict[str, Any]:
+    if run is None:
+        return {"size": size}
+    mean, std = ((b.flatten() / 255).tolist() for b in (run.classifier.mean, run.classifier.std))
+    return {"size": run.config.size, "mean": mean, "std": std}
+
+
+def role_scores(inputs: Inputs, fitted: CrossFit) -> ArrayScores | CrossFit:
+    """Cross-fitted scores put into the order of ROLE's own estimates, class by class, where the run's method is ROLE.
+
+    ROLE's table ỹ has seen the observed labels, so that its values cannot be calibrated against them; their order
+    among a class's unknown entries can be used. Each class keeps its cross-fitted scores and hands them out in the
+    order of ỹ. Without a table of this shape in the run, the scores are left as they are.
+    """
+    run = inputs.run
+    if run is None or run.config.method != "role" or run.config.hyper.get("estimator", "table") != "table":
+        return fitted
+    from onelabel.methods import method
+
+    made = method("role", **run.config.hyper)
+    made.bind(inputs.labels)
+    own = made.state_dict()
+    if any(name not in run.method_state or run.method_state[name].shape != own[name].shape for name in own):
+        return fitted
+    made.load_state_dict(run.method_state)
+    estimates = made.estimated_labels().float().cpu().numpy()
+    scores = np.concatenate([fitted.rows(rows) for rows in pieces(fitted)])
+    return ArrayScores(in_order_of(scores, estimates, inputs.labels))
+
+
+def in_order_of(scores: NDArray[np.float32], estimates: NDArray[Any], labels: Labels) -> NDArray[np.float32]:
+    """Each class's scores of unknown entries, handed out in the order of the estimates."""
+    out, unknown = scores.copy(), labels.to_dense() == 0
+    for c in range(scores.shape[1]):
+        rows = np.flatnonzero(unknown[:, c])
+        out[rows[np.argsort(estimates[rows, c], kind="stable")], c] = np.sort(scores[rows, c])
+    return out
