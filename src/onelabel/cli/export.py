@@ -1,0 +1,37 @@
+"""`onelabel export`: a run's classifier, or recovered labels, in another format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer()
+
+
+@app.command()
+def export(
+    source: Annotated[Path, typer.Argument(metavar="RUN|RECOVERED", help="A run, or a recovered.parquet.")],
+    to: Annotated[str, typer.Option(help="onnx, torchscript, safetensors, hf; or, for labels, csv, coco, …")],
+    out: Annotated[Path, typer.Option(help="The file or folder to write; it must not exist.")],
+    pictures: Annotated[list[str] | None, typer.Option(help="Pictures or folders to compare on.")] = None,
+    most: Annotated[int, typer.Option(help="Pictures compared at most.")] = 32,
+) -> None:
+    """Export a classifier, compared with the run on real pictures; or recovered labels for another tool.
+
+    Examples: onelabel export runs/mine --to onnx --out model.onnx --pictures photos/;
+    onelabel export recovered.parquet --to label-studio --out tasks.json
+    """
+    if source.is_file():
+        from onelabel.recovery import export_recovered
+
+        typer.echo(str(export_recovered(source, to, out)))
+        return
+    from onelabel.recovery import export_run
+    from onelabel.recovery.prediction import find_pictures
+
+    samples = find_pictures(pictures)[:most] if pictures else None
+    made = export_run(source, to, out, samples=samples)
+    kind = "real" if made.real else "random"
+    typer.echo(f"{made.path}: probabilities differ by at most {made.difference:.1e} on {made.inputs} {kind} inputs")

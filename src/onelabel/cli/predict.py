@@ -1,0 +1,45 @@
+"""`onelabel predict`: a run's labels for pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer()
+
+
+@app.command()
+def predict(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    paths: Annotated[list[str], typer.Argument(metavar="PATHS", help="Pictures, folders, .txt lists, addresses.")],
+    out: Annotated[Path, typer.Option(help="A .parquet or .jsonl file.")] = Path("predictions.parquet"),
+    threshold: Annotated[float, typer.Option(help="Probability from which a label is given.")] = 0.5,
+    floor: Annotated[float, typer.Option(help="Least probability that is written.")] = 0.05,
+    top: Annotated[int, typer.Option(help="Classes a picture at most.")] = 20,
+    shard: Annotated[str, typer.Option(help="i/n: the i-th of n parts, one per GPU.")] = "1/1",
+    batch_size: Annotated[int, typer.Option(help="Pictures at a time.")] = 32,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda; a GPU where there is one.")] = None,
+) -> None:
+    """Score pictures and stream the result.
+
+    Examples: onelabel predict runs/mine photos/ --out labels.jsonl; onelabel predict runs/mine urls.txt --shard 2/4
+    """
+    from onelabel.recovery import predict as work
+
+    first, slash, second = shard.partition("/")
+    if not slash or not first.isdigit() or not second.isdigit():
+        raise ValueError(f"--shard: {shard!r}, expected i/n such as 2/4")
+    found = work(
+        run,
+        paths,
+        out,
+        threshold=threshold,
+        floor=floor,
+        top=top,
+        shard=(int(first), int(second)),
+        batch_size=batch_size,
+        device=device,
+    )
+    typer.echo(f"{out}: {found['pictures']:,} pictures, {found['failed']:,} failed")

@@ -1,0 +1,205 @@
+"""`export_run`: a run's classifier as ONNX, TorchScript, safetensors or a Hugging Face folder, checked on inputs."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from onelabel.data._files import atomic_write, need
+from onelabel.training import Run
+from onelabel.training.restore import classifier_from, weights_metadata
+
+FORMATS = ("onnx", "torchscript", "safetensors", "hf")
+#: The largest difference of a probability that an export may show.
+TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written, and the largest difference to the run's probabilities on how many inputs."""
+
+    path: Path
+    difference: float
+    inputs: int
+    real: bool
+
+
+class Probabilities(nn.Module):
+    """uint8 pictures B×S×S×3 (or float features B×D) → probabilities B×L, normalisation included."""
+
+    def __init__(self, classifier: nn.Module) -> None:
+        super().__init__()
+        self.classifier = classifier
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return torch.sigmoid(self.classifier(inputs))
+
+
+def export_run(
+    run: Run | str | os.PathLike[str], to: str, out: str | os.PathLike[str], *, samples: Any = None
+) -> Exported:
+    """Write a run's best classifier in another format and compare it with the run.
+
+    Args:
+        to: "onnx" and "torchscript" give probabilities of uint8 pictures B×S×S×3 (float features B×D where the run
+            was on features); "safetensors" is the weights and a config.json; "hf" a folder with a model card.
+        samples: pictures (paths or uint8 arrays) or features to compare on; eight random ones where none are given.
+
+    Raises:
+        RuntimeError: the export differs by more than `TOLERANCE`; nothing is left behind.
+    """
+    to = to.removesuffix("+config")
+    if to not in FORMATS:
+        raise ValueError(f"to must be one of {', '.join(FORMATS)}, got {to!r}")
+    found = run if isinstance(run, Run) else Run.load(Path(run))
+    target = Path(out)
+    if target.exists():
+        raise FileExistsError(f"{target} exists; nothing is overwritten: give another path")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    inputs, real = _inputs(found, samples)
+    model = Probabilities(found.classifier.cpu().eval())
+    with torch.inference_mode():
+        expected = model(inputs).numpy()
+    with _beside(target) as temporary:
+        answer = {"onnx": _onnx, "torchscript": _torchscript, "safetensors": _safetensors, "hf": _hf}[to](
+            found, model, inputs, temporary
+        )
+        difference = float(np.abs(answer - expected).max()) if expected.size else 0.0
+        if not difference <= TOLERANCE:
+            raise RuntimeError(f"{to}: probabilities differ by {difference:.2g} from the run's; nothing was written")
+        os.replace(temporary, target)
+        if to == "safetensors":
+            atomic_write(target.with_suffix(".json"), json.dumps(about(found), indent=1, ensure_ascii=False) + "\n")
+    return Exported(target, difference, len(inputs), real)
+
+
+def about(run: Run) -> dict[str, Any]:
+    """What whoever uses an export must know."""
+    described = json.loads(weights_metadata(run.classifier, run.config, run.class_names)["onelabel"])
+    size = None if described["backbone"] == "none" else described["size"]
+    return {**described, "size": size, "class_names": list(run.class_names), "output": "probabilities"}
+
+
+def _inputs(run: Run, samples: Any) -> tuple[Tensor, bool]:
+    features = isinstance(run.classifier.backbone, nn.Identity)
+    size = run.config.size
+    if samples is None or not len(samples):
+        rng = torch.Generator().manual_seed(0)
+        if features:
+            width = int(about(run)["features"])
+            return torch.randn(8, width, generator=rng), False
+        return torch.randint(0, 256, (8, size, size, 3), dtype=torch.uint8, generator=rng), False
+    if features:
+        return torch.as_tensor(np.asarray(samples, np.float32)), True
+    from onelabel.data import square_image
+
+    raw = [square_image(str(s) if isinstance(s, os.PathLike) else s, size) for s in samples]
+    return torch.from_numpy(np.stack(raw)), True
+
+
+@contextlib.contextmanager
+def _beside(target: Path) -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+    try:
+        yield folder / target.name
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _onnx(run: Run, model: nn.Module, inputs: Tensor, path: Path) -> Any:
+    onnx = need("onnx", "export")
+    need("onnxscript", "export")
+    need("onnxruntime", "export")
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    batch = torch.export.Dim("batch", min=1)
+    two = inputs[:2] if len(inputs) > 1 else inputs.expand(2, *inputs.shape[1:]).clone()
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(
+            model,
+            (two,),
+            dynamo=True,
+            input_names=["inputs"],
+            output_names=["probabilities"],
+            dynamic_shapes=({0: batch},),
+            verbose=False,
+        )
+    assert program is not None
+    program.save(str(path), external_data=False)
+    made = onnx.load(str(path))
+    entry = made.metadata_props.add()
+    entry.key, entry.value = "onelabel", json.dumps(about(run), ensure_ascii=False)
+    onnx.checker.check_model(made)
+    onnx.save(made, str(path))
+    from onelabel.recovery.onnx_predictor import OnnxPredictor
+
+    predictor = OnnxPredictor(path, providers=["CPUExecutionProvider"])
+    return predictor(inputs.numpy() if predictor.size is None else list(inputs.numpy()))
+
+
+def _torchscript(run: Run, model: nn.Module, inputs: Tensor, path: Path) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        traced = torch.jit.trace(model, inputs[:2], check_trace=False)
+        torch.jit.save(traced, str(path), _extra_files={"onelabel.json": json.dumps(about(run))})
+        again = torch.jit.load(str(path))
+    with torch.inference_mode():
+        return again(inputs).numpy()
+
+
+def _safetensors(run: Run, model: nn.Module, inputs: Tensor, path: Path) -> Any:
+    from onelabel.training.files import write_tensors
+
+    metadata = weights_metadata(run.classifier, run.config, run.class_names)
+    write_tensors(path, run.classifier.state_dict(), metadata)
+    with torch.inference_mode():
+        return Probabilities(classifier_from(path)[0])(inputs).numpy()
+
+
+def _hf(run: Run, model: nn.Module, inputs: Tensor, path: Path) -> Any:
+    path.mkdir()
+    described = about(run)
+    names = {str(i): name for i, name in enumerate(run.class_names)}
+    config = {**described, "id2label": names, "label2id": {v: int(k) for k, v in names.items()}}
+    config |= {"problem_type": "multi_label_classification", "library_name": "onelabel"}
+    atomic_write(path / "config.json", json.dumps(config, indent=1, ensure_ascii=False) + "\n")
+    if described["size"] is not None:
+        look = {"do_resize": True, "size": {"height": described["size"], "width": described["size"]}, "resample": 2}
+        look |= {"do_normalize": True, "image_mean": described["mean"], "image_std": described["std"]}
+        atomic_write(path / "preprocessor_config.json", json.dumps(look, indent=1) + "\n")
+    atomic_write(path / "README.md", _card(run, described))
+    return _safetensors(run, model, inputs, path / "model.safetensors")
+
+
+def _card(run: Run, described: dict[str, Any]) -> str:
+    score = {k: v for k, v in run.result.items() if k.endswith("_mAP")}
+    told = "\n".join(f"- {k}: {v:.2f}" for k, v in score.items()) or "- not measured"
+    return f"""---
+library_name: onelabel
+tags: [multi-label, image-classification, single-positive]
+---
+# {described["backbone"]} trained from single positive labels ({run.config.method})
+
+{len(run.class_names)} classes. Sigmoid outputs are scores, not calibrated probabilities: see `onelabel recover`.
+
+{told}
+
+```python
+from onelabel.training.restore import classifier_from
+classifier, class_names = classifier_from("model.safetensors")   # uint8 pictures B×S×S×3 → logits
+```
+"""

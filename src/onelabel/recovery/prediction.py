@@ -1,0 +1,184 @@
+"""`predict`: a run's classifier over pictures, streamed to Parquet or JSON lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.request
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from onelabel.data import ImageError, square_image
+from onelabel.data._files import atomic_file, progress, say, workers
+from onelabel.data.images import SUFFIXES
+from onelabel.recovery.table import parquet_file
+from onelabel.training import Run
+
+MAX_DOWNLOAD = 64 << 20
+LISTS = (".txt", ".list")
+
+
+def find_pictures(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
+    """Pictures, folders (searched, in order of name), and .txt lists of paths or http(s) addresses, one per line."""
+    found: list[str] = []
+    for given in paths:
+        text = os.fspath(given)
+        path = Path(text)
+        if _is_url(text):
+            found.append(text)
+        elif path.is_dir():
+            for folder, inner, names in os.walk(path):
+                inner.sort()
+                found += [os.path.join(folder, n) for n in sorted(names) if Path(n).suffix.lower() in SUFFIXES]
+        elif path.suffix.lower() in LISTS and path.is_file():
+            lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
+            base = path.parent
+            found += [x if _is_url(x) or os.path.isabs(x) else str(base / x) for x in lines if x and x[0] != "#"]
+        elif path.exists():
+            found.append(text)
+        else:
+            raise FileNotFoundError(f"{text}: no such picture, folder or list")
+    return found
+
+
+def predict(
+    run: Run | str | os.PathLike[str],
+    paths: Sequence[str | os.PathLike[str]],
+    out: str | os.PathLike[str],
+    *,
+    threshold: float = 0.5,
+    floor: float = 0.05,
+    top: int = 20,
+    shard: tuple[int, int] = (1, 1),
+    batch_size: int = 32,
+    device: str | None = None,
+    threads: int | None = None,
+) -> dict[str, int]:
+    """Score pictures; `out` is .parquet or .jsonl, one line a picture: path, labels, classes, probabilities, error.
+
+    `labels` are the classes at or above `threshold`; `classes` and `probabilities` the `top` likeliest from `floor`
+    on. Probabilities are the classifier's own sigmoid. A picture that cannot be read has an error and no labels.
+
+    Args:
+        shard: (i, n) takes every n-th picture from the i-th on (1-based), for n processes on n devices.
+
+    Returns:
+        how many `pictures` were scored and how many `failed`.
+    """
+    at, count = shard
+    if not 1 <= at <= count:
+        raise ValueError(f"shard must be i/n with 1 ≤ i ≤ n, got {at}/{count}")
+    target = Path(out)
+    if target.suffix not in (".parquet", ".jsonl"):
+        raise ValueError(f"out must end in .parquet or .jsonl, got {str(target)!r}")
+    found = run if isinstance(run, Run) else Run.load(Path(run))
+    if isinstance(found.classifier.backbone, torch.nn.Identity):
+        raise ValueError("the run was trained on features: it cannot score pictures")
+    pictures = find_pictures(paths)[at - 1 :: count]
+    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    classifier = found.classifier.to(place).eval()
+    names = np.asarray(found.class_names, dtype=object)
+    failed = 0
+    with _writer(target) as write, progress("predicting", len(pictures)) as advance:
+        for some, squares, errors in _batches(pictures, found.config.size, batch_size, threads):
+            with torch.inference_mode():
+                p = torch.sigmoid(classifier(torch.from_numpy(squares).to(place)).float()).cpu().numpy()
+            write(
+                [
+                    _line(path, row, error, names, threshold, floor, top)
+                    for path, row, error in zip(some, p, errors, strict=True)
+                ]
+            )
+            failed += sum(error is not None for error in errors)
+            advance(len(some))
+    if failed:
+        say(f"{failed} of {len(pictures)} pictures could not be read; their lines have an error")
+    return {"pictures": len(pictures) - failed, "failed": failed}
+
+
+def _line(
+    path: str, p: NDArray[np.float32], error: str | None, names: Any, threshold: float, floor: float, top: int
+) -> dict[str, Any]:
+    if error is not None:
+        return {"path": path, "labels": [], "classes": [], "probabilities": [], "error": error}
+    order = np.argsort(-p, kind="stable")[:top]
+    order = order[p[order] >= min(floor, threshold)]
+    yes = [str(names[i]) for i in np.argsort(-p, kind="stable") if p[i] >= threshold]
+    kept = [round(float(p[i]), 6) for i in order]
+    return {
+        "path": path,
+        "labels": yes,
+        "classes": [str(names[i]) for i in order],
+        "probabilities": kept,
+        "error": None,
+    }
+
+
+def _batches(
+    pictures: list[str], size: int, batch: int, threads: int | None
+) -> Iterator[tuple[list[str], NDArray[np.uint8], list[str | None]]]:
+    """Squares of pictures, the next batch being decoded while one is scored."""
+
+    def square(path: str) -> tuple[NDArray[np.uint8] | None, str | None]:
+        try:
+            raw: Any = _download(path) if _is_url(path) else path
+            return square_image(raw, size, name=path), None
+        except (ImageError, OSError, ValueError) as error:
+            return None, str(error).splitlines()[0] if str(error) else type(error).__name__
+
+    starts = list(range(0, len(pictures), batch))
+    with ThreadPoolExecutor(max(1, workers(threads))) as pool:
+        waiting = [pool.submit(square, path) for path in pictures[:batch]]
+        for start in starts:
+            current, some = waiting, pictures[start : start + batch]
+            following = pictures[start + batch : start + 2 * batch]
+            waiting = [pool.submit(square, path) for path in following]
+            made = [future.result() for future in current]
+            squares = np.full((len(some), size, size, 3), 128, np.uint8)
+            for i, (picture, _) in enumerate(made):
+                if picture is not None:
+                    squares[i] = picture
+            yield some, squares, [error for _, error in made]
+
+
+def _is_url(text: str) -> bool:
+    return text.startswith(("http://", "https://"))
+
+
+def _download(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=30) as answer:
+        content: bytes = answer.read(MAX_DOWNLOAD + 1)
+    if len(content) > MAX_DOWNLOAD:
+        raise ValueError(f"{url}: more than {MAX_DOWNLOAD >> 20} MiB")
+    return content
+
+
+class _writer:
+    """Parquet or JSON lines; the file appears when all is written."""
+
+    def __init__(self, target: Path) -> None:
+        if target.suffix == ".jsonl":
+            self.context: Any = atomic_file(target)
+        else:
+            import pyarrow as pa
+
+            text = pa.list_(pa.string())
+            types = {"path": pa.string(), "labels": text, "classes": text}
+            types |= {"probabilities": pa.list_(pa.float32()), "error": pa.string()}
+            self.context = parquet_file(target, types, "onelabel.predictions", {"schema_version": 1})
+        self.lines = target.suffix == ".jsonl"
+
+    def __enter__(self) -> Any:
+        inner = self.context.__enter__()
+        if not self.lines:
+            return lambda rows: inner({name: [row[name] for row in rows] for name in rows[0]})
+        return lambda rows: inner.write("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows).encode())
+
+    def __exit__(self, *error: Any) -> Any:
+        return self.context.__exit__(*error)
