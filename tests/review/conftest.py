@@ -207,7 +207,7 @@ def serve(data: Data) -> Iterator[Callable[..., Server]]:
         server.kill()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Headless Chromium; skips where it is not installed."""
     if not Path(CHROMIUM).exists():

@@ -54,10 +54,8 @@ def lease_items(db: Database, who: Who, filters: Filters, count: int, seconds: f
     """The next items for this tab by falling gain: first what it holds already, then what nobody holds."""
     now = time.time()
     with db.write() as connection:
-        mine = select(Item.id).where(Item.leased_by == who.holder)
-        held = list(
-            connection.execute(_filtered(mine, filters).order_by(Item.priority.desc(), Item.id.desc())).scalars()
-        )
+        mine = _filtered(select(Item.id).where(Item.leased_by == who.holder), filters)
+        held = list(connection.execute(mine.order_by(Item.priority.desc(), Item.id.desc())).scalars())
         surplus = select(Item.id).where(Item.leased_by == who.holder, Item.id.not_in(held[:count]))
         _free(connection, list(connection.execute(surplus).scalars()))
         chosen = held[:count]
