@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+
+from onelabel.cli.options import pairs
 
 app = typer.Typer(no_args_is_help=True, help="Download, check and describe datasets.")
 
@@ -23,19 +24,6 @@ Options = Annotated[
     list[str] | None,
     typer.Option("--option", "-o", help="An option of the loader as NAME=VALUE, such as split=official."),
 ]
-
-
-def _options(pairs: list[str] | None) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for pair in pairs or []:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise ValueError(f"--option: {pair!r}, expected NAME=VALUE")
-        try:
-            found[name] = json.loads(value)
-        except ValueError:
-            found[name] = value
-    return found
 
 
 @app.command()
@@ -70,7 +58,7 @@ def check(
     from onelabel.data.check import check as compare
     from onelabel.data.verify import verify_splits
 
-    options = {**_options(option), "strict": strict}
+    options = {**pairs(option, "--option"), "strict": strict}
     if name in BENCHMARKS:
         outcome = compare(name, root if root is not None else default_root(), **options)
         typer.echo(outcome.text())
@@ -104,7 +92,7 @@ def stats(
     from onelabel.data.stats import statistics
 
     splits = load_dataset(
-        name, root=root, seed=seed, validation=validation, drop=drop, strict=strict, **_options(option)
+        name, root=root, seed=seed, validation=validation, drop=drop, strict=strict, **pairs(option, "--option")
     )
     numbers = statistics(splits)
     typer.echo(numbers.text(classes))

@@ -28,7 +28,7 @@ def evaluate(
 
     Examples: onelabel eval runs/voc2012-gr-finetune voc2012; onelabel eval runs/mine photos/ --part validation
     """
-    from onelabel.cli.train import pairs
+    from onelabel.cli.options import pairs
     from onelabel.data import load_dataset
     from onelabel.training import evaluate as work
     from onelabel.training.files import write_array

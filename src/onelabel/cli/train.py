@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -15,7 +14,7 @@ app = typer.Typer()
 @app.command()
 def train(
     data: Annotated[str, typer.Argument(metavar="DATA", help="A dataset's name, a folder per class, a table, …")],
-    method: Annotated[str | None, typer.Option(help="A name of `onelabel methods`. [default: em]")] = None,
+    method: Annotated[str | None, typer.Option(help="A name of `onelabel methods`, or auto. [default: em]")] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder. [default: runs/DATA-METHOD-MODE]")] = None,
     mode: Annotated[str | None, typer.Option(help="linear, finetune or linearinit. [default: finetune]")] = None,
     backbone: Annotated[str | None, typer.Option(help="A timm model, or small-cnn. [default: resnet50]")] = None,
@@ -42,6 +41,7 @@ def train(
 
     Examples: onelabel train voc2012 --method gr --weights resnet50.safetensors; onelabel train photos/ --mode linear
     """
+    from onelabel.cli.options import pairs
     from onelabel.data import load_dataset
     from onelabel.training import train as work
     from onelabel.training.recipes import settings_from
@@ -58,22 +58,15 @@ def train(
     splits = load_dataset(data, root=root, **loader)
     name = f"{splits.name}-{settings.get('method', 'em')}-{settings.get('mode', 'finetune')}"
     folder = out or Path("runs") / name.replace("/", "-")
-    run = work(splits, out=folder, resume=resume, **settings)
+    if settings.get("method") == "auto":
+        from onelabel.probes.finetune import train_chosen
+
+        run, choice = train_chosen(splits, out=folder, resume=resume, **settings)
+        if choice is not None:
+            typer.echo(f"auto: {choice.reason}")
+    else:
+        run = work(splits, out=folder, resume=resume, **settings)
     parts = [part for part in ("validation", "test") if f"{part}_mAP" in run.result]
     told = [f"best epoch {run.result['best_epoch'] + 1}", *(f"{p} mAP {run.result[f'{p}_mAP']:.2f}" for p in parts)]
     if os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0":
         typer.echo(f"{folder}: {', '.join(told)}")
-
-
-def pairs(given: list[str] | None, option: str) -> dict[str, Any]:
-    """NAME=VALUE words; values are JSON where they can be, else text."""
-    found: dict[str, Any] = {}
-    for pair in given or []:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise ValueError(f"{option}: {pair!r}, expected NAME=VALUE")
-        try:
-            found[name] = json.loads(value)
-        except ValueError:
-            found[name] = value
-    return found

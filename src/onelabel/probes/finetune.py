@@ -1,0 +1,77 @@
+"""`method="auto"`: choose among probes on the backbone's features, then train the winner from its probe."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from onelabel.data import FeatureDataset, Splits
+from onelabel.probes.auto import Choice, choose
+from onelabel.training.config import TrainConfig
+from onelabel.training.evaluate import features_of
+from onelabel.training.loop import train
+from onelabel.training.machine import make_fabric, seed_everything
+from onelabel.training.prepare import make_classifier, make_config, make_feeds
+from onelabel.training.run import Run
+
+
+def train_chosen(
+    splits: Splits[Any],
+    *,
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: bool = True,
+    **settings: Any,
+) -> tuple[Run, Choice | None]:
+    """Fit the grid of probes, choose by the best criterion the data allows, and train what won.
+
+    Fine-tuning starts from the winning probe's head; in linear mode the winner is trained again under the loop, for a
+    run folder. `settings` are those of `train`, less method, hyper and the linear phase that the probes replace. Where
+    `resume` finds a run under way it goes on with what was chosen then, and there is no `Choice`.
+    """
+    for name in ("method", "hyper"):
+        if settings.pop(name, None) not in (None, "auto", {}):
+            raise ValueError(f"{name}: method='auto' chooses it; leave it out")
+    if resume and out is not None and (Path(out) / "checkpoint" / "latest.json").is_file():
+        return train(splits, config=TrainConfig.load(Path(out) / "config.toml"), out=out, resume=True), None
+    if settings.get("mode") == "linearinit":
+        settings["mode"] = "finetune"  # the winning probe is the linear phase
+    config = make_config(None, None, settings)
+    fabric = make_fabric(config)
+    if fabric.world_size > 1:
+        raise ValueError("devices: method='auto' chooses in one process; train its winner by name on several")
+    seed_everything(config.seed)
+    classifier = make_classifier(config, splits, None, None).to(fabric.device)
+    feeds = make_feeds(config, splits, fabric.device)
+    pictures = not isinstance(splits.train, FeatureDataset)
+    wanted = {name: feeds[name] for name in ("train", "validation") if name in feeds}
+    held = {
+        name: features_of(classifier, feed, fabric, config) if pictures else feed.inputs
+        for name, feed in wanted.items()
+    }
+    validation = None
+    if splits.validation is not None:
+        clean = splits.validation.true is not None
+        validation = (held["validation"], splits.validation.true if clean else splits.validation.observed)
+    choice = choose(
+        held["train"],
+        splits.train.observed,
+        validation=validation,
+        seeds=(config.seed, config.seed + 1),
+        device=fabric.device,
+        progress=progress,
+    )
+    if config.mode == "linear":
+        settings = {"lr": choice.spec.lr, "batch_size": choice.spec.batch_size, **settings}
+    run = train(
+        splits,
+        method=choice.spec.method,
+        hyper=dict(choice.spec.hyper),
+        out=out,
+        model=classifier,
+        head=(choice.weight, choice.bias) if config.mode != "linear" else None,
+        feeds=feeds,
+        fabric=fabric,
+        **settings,
+    )
+    return run, choice

@@ -1,0 +1,40 @@
+"""`method="auto"`: the winner of the probes is what is trained, from its probe's head."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from onelabel.data import load_dataset
+from onelabel.probes.finetune import train_chosen
+
+SMALL = {"backbone": "small-cnn", "size": 32, "device": "cpu", "batch_size": 25, "lr": 1e-4, "logger": "none"}
+
+
+def scenes():  # type: ignore[no-untyped-def]
+    return load_dataset("digits-scenes", size=32, n_train=120, n_validation=40, n_test=40)
+
+
+def test_fine_tuning_starts_from_the_winning_probe(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    run, choice = train_chosen(scenes(), out=tmp_path / "run", mode="finetune", epochs=1, progress=False, **SMALL)
+    assert run.config.method == choice.spec.method
+    assert choice.criterion == "clean"
+    # one epoch at this rate moves the head by at most lr·10 a step: it is still the probe's
+    head = run.classifier.head.weight.detach().numpy()
+    assert np.abs(head - choice.weight).max() < 1e-3 * 2 * 8
+    assert np.corrcoef(head.ravel(), choice.weight.ravel())[0, 1] > 0.99
+
+
+def test_resuming_goes_on_with_what_was_chosen(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    settings = {**SMALL, "mode": "finetune", "epochs": 2, "progress": False}
+    first, choice = train_chosen(scenes(), out=tmp_path / "run", **settings)
+    again, none = train_chosen(scenes(), out=tmp_path / "run", resume=True, **settings)
+    assert choice is not None
+    assert none is None
+    assert again.config.method == choice.spec.method
+    assert again.result["test_mAP"] == first.result["test_mAP"]
+
+
+def test_a_method_cannot_be_given_as_well() -> None:
+    with pytest.raises(ValueError, match="method='auto' chooses it"):
+        train_chosen(scenes(), method="em", **SMALL)
