@@ -22,8 +22,8 @@ from onelabel.labels import Labels, drop_labels
 from onelabel.metrics import calibration_error, label_recovery_ap
 from onelabel.probes import ProbeSpec, fit_probes
 from onelabel.recovery import recover
-from onelabel.recovery.folds import assign_folds, crossfit
 from onelabel.recovery.completion import AuditRows
+from onelabel.recovery.folds import assign_folds, crossfit
 
 PUBLISHED = {"an": 85.8, "an-ls": 86.9, "role": 90.3}
 METHODS = ("an", "an-ls", "role", "em", "gr", "auto")
@@ -86,21 +86,29 @@ def table(folder: Path, out: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def coverage(folder: Path, seeds: int, out: Path, *, audited: int = 200, epochs: int = 12, batch: int = 128) -> None:
-    """Intervals against the truth over label draws: uniform and by class frequency, alone and with an audit."""
+def coverage(folder: Path, seeds: int, out: Path, keep: Path | None, *, audited: int = 200) -> None:
+    """Intervals against the truth over label draws: uniform and by class frequency, alone and with an audit.
+
+    Scores are kept in, and taken from, the file `keep` where one is given.
+    """
+    epochs, batch = 12, 128
     X, Y, _, _ = load(folder)
     draws = {f"uniform{s}": drop_labels(Y, seed=s) for s in range(seeds)}
     draws |= {f"frequency{s}": drop_labels(Y, scheme="frequency", seed=s) for s in range(seeds)}
     specs = [ProbeSpec("em", lr=1e-3, batch_size=batch, epochs=epochs, labels=name) for name in draws]
     fold = assign_folds(Labels.from_matrix(np.zeros_like(Y, np.int8)), 5)
     scores = {name: np.zeros(Y.shape, np.float32) for name in draws}
-    for f in range(5):
+    if keep is not None and keep.is_file():
+        scores = dict(np.load(keep, allow_pickle=False))
+    for f in range(5) if keep is None or not keep.is_file() else ():
         rows, held = np.flatnonzero(fold != f), np.flatnonzero(fold == f)
         parts = {name: each.take(rows) for name, each in draws.items()}
         found = fit_probes(X[rows], parts, specs, progress=False)
         for i, name in enumerate(draws):
             scores[name][held] = found.scores(X[held], i).numpy()
         print(f"fold {f}: {found.seconds:.0f} s", flush=True)
+    if keep is not None and not keep.is_file():
+        np.savez(keep, **scores)
     lines: list[dict[str, Any]] = []
     for name, labels in draws.items():
         Z, rng = labels.to_dense(), np.random.default_rng(7 + len(lines))
@@ -166,6 +174,7 @@ if __name__ == "__main__":
     parser.add_argument("--voc", type=Path, default=Path("../shared/data/voc2012"))
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--coverage", type=int, metavar="SEEDS")
+    parser.add_argument("--keep", type=Path, help="an .npz of the coverage's scores")
     parser.add_argument("--scale", type=int, nargs=2, metavar=("ROWS", "CLASSES"))
     parser.add_argument("--dim", type=int, default=64)
     parser.add_argument("--epochs", type=int, default=1)
@@ -175,6 +184,6 @@ if __name__ == "__main__":
     if given.table:
         table(given.voc, given.out)
     if given.coverage:
-        coverage(given.voc, given.coverage, given.out)
+        coverage(given.voc, given.coverage, given.out, given.keep)
     if given.scale:
         scale(*given.scale, given.dim, given.epochs, given.out)

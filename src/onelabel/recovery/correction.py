@@ -12,8 +12,8 @@ Floats = NDArray[np.float64]
 Kind = Literal["auto", "platt", "isotonic"]
 #: Audited present-but-unknown entries from which "auto" uses isotonic regression.
 ISOTONIC_FROM = 500
-#: Prior deviations of the slope (about 1), the offset and a class's own offset (about 0), in logits.
-PRIOR = (0.5, 2.0, 0.5)
+#: Prior deviations of the slope (about 1) and the offset (about 0), in logits; and those tried for class offsets.
+PRIOR, CLASS_PRIOR = (0.5, 2.0), (0.1, 0.25, 0.5, 1.0, 1.5)
 
 
 def logit(q: Any) -> Floats:
@@ -77,7 +77,8 @@ def fit_correction(
 ) -> Correction:
     """Learn from audited entries that were unknown: probability before, answer (0/1), class, design weight.
 
-    Platt is a penalised logistic regression (`PRIOR`), so that ten answers move it little and a thousand decide.
+    Platt is a penalised logistic regression (`PRIOR`), so that ten answers move it little and a thousand decide; how
+    far classes may differ is what makes the answers likeliest (Laplace's evidence over `CLASS_PRIOR`).
     """
     q, y, at = np.asarray(q, np.float64), np.asarray(y, np.float64), np.asarray(classes, np.int64)
     if not len(q):
@@ -94,12 +95,21 @@ def fit_correction(
             raise ImportError("isotonic calibration needs scikit-learn: pip install 'onelabel[sklearn]'") from None
         fitted = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(q, y, w)
         return Correction("isotonic", len(q), present, xs=fitted.X_thresholds_, ys=fitted.y_thresholds_)
-    return _platt(logit(q), y, at, w, num_classes, present)
+    x = logit(q)
+    fits = [_platt(x, y, at, w, num_classes, spread) for spread in CLASS_PRIOR]
+    _, theta, H = max(fits, key=lambda fit: fit[0])
+    slope = max(float(theta[0]), 1e-3)  # the order of the scores is never turned round
+    return Correction(
+        "platt", len(q), present, slope, float(theta[1]), theta[2:], np.asarray(np.linalg.inv(H), np.float64)
+    )
 
 
-def _platt(x: Floats, y: Floats, at: NDArray[np.int64], w: Floats, classes: int, present: int) -> Correction:
+def _platt(
+    x: Floats, y: Floats, at: NDArray[np.int64], w: Floats, classes: int, spread: float
+) -> tuple[float, Floats, Floats]:
+    """Log evidence, parameters and curvature for one prior deviation of class offsets."""
     size = 2 + classes
-    precision = np.concatenate([[PRIOR[0] ** -2, PRIOR[1] ** -2], np.full(classes, PRIOR[2] ** -2)])
+    precision = np.concatenate([[PRIOR[0] ** -2, PRIOR[1] ** -2], np.full(classes, spread**-2)])
     centre = np.zeros(size)
     centre[0] = 1.0
     theta = centre.copy()
@@ -121,6 +131,7 @@ def _platt(x: Floats, y: Floats, at: NDArray[np.int64], w: Floats, classes: int,
         theta = theta + step
         if np.abs(step).max() < 1e-8:
             break
-    theta[0] = max(theta[0], 1e-3)  # the order of the scores is never turned round
-    covariance = np.linalg.inv(H)
-    return Correction("platt", len(x), present, float(theta[0]), float(theta[1]), theta[2:], covariance)
+    z = theta[0] * x + theta[1] + theta[2 + at]
+    fit = float((w * (y * z - np.logaddexp(0, z))).sum() - 0.5 * (precision * (theta - centre) ** 2).sum())
+    evidence = fit + 0.5 * float(np.log(precision).sum() - np.linalg.slogdet(H)[1])
+    return evidence, theta, H

@@ -21,7 +21,8 @@ class Uncertainty:
     Attributes:
         mean: the expectation itself.
         draw: standard error over which labels happened to be observed (delete-a-group jackknife).
-        doubt: half the gap to reading a classifier's doubt between classes as "both": not a sampling error.
+        doubt: what one label per row cannot tell, not a sampling error: half the gap to reading a classifier's doubt
+            between classes as "both", and, for a class, the same share of its own missing as of all classes'.
     """
 
     mean: Floats
@@ -57,4 +58,7 @@ def measure(
         around = np.stack(refits)
         draw = np.sqrt((groups - 1) / groups * ((around - around.mean(0)) ** 2).sum(0))
     other = missing_per_row(fit_calibration(sample, k=k, start=fitted, doubt="both", iterations=30), sample)
-    return Uncertainty(mean, draw, np.abs(other - mean) / 2)
+    gap = np.abs(other - mean) / 2
+    share = gap[-1] / max(float(mean[-1]), 1e-12)
+    doubt = np.append(np.hypot(gap[:-1], share * mean[:-1]), gap[-1])
+    return Uncertainty(mean, draw, doubt)
