@@ -112,7 +112,7 @@ def _form(method: Method, observed: Observed | Tensor, num_classes: int) -> tupl
         else:
             observed = observed.with_random_negatives()
         return Form(nll(), Curve(), nll().mirrored()), observed
-    made = make_form(method, num_classes, lambda: _counts(observed))
+    made = make_form(method, num_classes, lambda: _counts(observed).double())
     if made is None or method.needs.views > 1:
         raise ValueError(
             f"{type(method).__name__} cannot be chunked over classes; element-wise methods with constant settings, "

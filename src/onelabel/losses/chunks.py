@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from onelabel.kernels import form as f
 from onelabel.kernels.form import Curve, Form
@@ -166,23 +165,31 @@ def _sum_of_probabilities(g: Tensor) -> Tensor:
 
 
 class _Chunked(torch.autograd.Function):
+    """The gradients are made by `forward`, up to a factor; on a retained graph they are made again."""
+
     @staticmethod
-    def forward(ctx: Any, chunks: Chunks, *tensors: Tensor) -> Tensor:
-        needs = tuple(ctx.needs_input_grad[1:])
-        device = tensors[0].device.type
-        with torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext():
-            loss, ctx.gradients = chunks.run(tensors, needs)
-        ctx.dtypes = [None if t is None else t.dtype for t in tensors]
+    def forward(ctx: Any, chunks: Chunks, *tensors: Tensor | None) -> Tensor:
+        ctx.chunks, ctx.needs = chunks, tuple(ctx.needs_input_grad[1:])
+        ctx.save_for_backward(*tensors)
+        loss, ctx.gradients = _run(chunks, tensors, ctx.needs)
         return loss
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            raise RuntimeError("a chunked loss has no second derivatives: use the method on the logits")
+        tensors = ctx.saved_tensors
         gradients, ctx.gradients = ctx.gradients, None
         if gradients is None:
-            raise RuntimeError("a chunked loss gives its gradients once; compute it again for a second backward")
+            _, gradients = _run(ctx.chunks, tensors, ctx.needs)
         result: list[Tensor | None] = [None]
-        for gradient, dtype in zip(gradients, ctx.dtypes, strict=True):
+        for gradient, tensor in zip(gradients, tensors, strict=True):
             scaled = None if gradient is None else engine(gradient).rescale_(gradient, upstream)
-            result.append(None if scaled is None else scaled.to(dtype))
+            result.append(None if scaled is None else scaled.to(tensor.dtype))
         return tuple(result)
+
+
+def _run(chunks: Chunks, tensors: Any, needs: tuple[bool, ...]) -> tuple[Tensor, list[Tensor | None]]:
+    device = tensors[0].device.type
+    with torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext():
+        return chunks.run(tensors, needs)

@@ -8,7 +8,6 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from onelabel.contract import Method
 from onelabel.losses.module import ElementWise
@@ -46,7 +45,8 @@ class _Compiled(torch.autograd.Function):
         return value
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None, None]:
+        if torch.is_grad_enabled():
+            raise RuntimeError("a compiled loss has no second derivatives; onelabel.losses.fused.enable('off')")
         factor = upstream.reshape(*upstream.shape, 1, 1) if upstream.ndim else upstream
         return (ctx.gradient * factor).to(ctx.gradient.dtype), None, None

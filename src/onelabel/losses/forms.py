@@ -27,7 +27,8 @@ Seen = Callable[[], Tensor]
 
 def form_of(method: Method, logits: Tensor, observed: Tensor) -> Form | None:
     """The form of a method for a batch, or None."""
-    return make_form(method, logits.shape[-1], lambda: (observed != 0).sum(-1, dtype=torch.float32))
+    wide = torch.promote_types(logits.dtype, torch.float32)
+    return make_form(method, logits.shape[-1], lambda: (observed != 0).sum(-1, dtype=wide))
 
 
 def make_form(method: Method, num_classes: int, seen: Seen) -> Form | None:

@@ -8,7 +8,7 @@ written once and the loss is added up on the way: on a GPU by a Triton kernel, o
 
 "auto": on CUDA where triton can be imported, on a CPU from 2¹⁷ entries on. "on": also for smaller ones and in float64.
 "compile": `entries` itself through torch.compile, for what has no closed form here (on a CPU it needs a C++ compiler,
-and everywhere seconds to start). Second derivatives need "off".
+and everywhere seconds to start).
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, get_args
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from onelabel.contract import Method
 from onelabel.kernels.form import Form
 from onelabel.losses.forms import Mode, form_of
 
+Expression = Callable[[Tensor, Tensor], Tensor]
 _mode: list[Mode] = ["auto"]
 #: Entries from which on a CPU gains by blocks: below, everything stays in the cache anyway.
 CPU_ENTRIES = 1 << 17
@@ -87,12 +87,21 @@ def loss(method: Method, logits: Tensor, observed: Tensor) -> Tensor | None:
 
         return compiled(method, logits, observed)
     form = form_of(method, logits, observed)
-    return None if form is None else apply(form, logits, observed)
+    if form is None:
+        return None
+
+    def expression(g: Tensor, z: Tensor) -> Tensor:
+        return Method.forward(method, g, z)
+
+    return apply(form, logits, observed, expression)
 
 
-def apply(form: Form, logits: Tensor, observed: Tensor) -> Tensor:
-    """The mean loss of a form, differentiable once with respect to `logits`: B×L, or M×B×L for M losses."""
-    return _Fused.apply(logits, observed, form)
+def apply(form: Form, logits: Tensor, observed: Tensor, expression: Expression | None = None) -> Tensor:
+    """The mean loss of a form: a scalar for logits B×L, M of them for M×B×L.
+
+    `expression` is the same in torch operations, for second derivatives; without it they are refused.
+    """
+    return _Fused.apply(logits, observed, form, expression)
 
 
 def engine(logits: Tensor) -> Any:
@@ -114,19 +123,28 @@ class _Fused(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, observed: Tensor, form: Form) -> Tensor:
+    def forward(ctx: Any, logits: Tensor, observed: Tensor, form: Form, expression: Expression | None) -> Tensor:
         now = logits.requires_grad and logits.dtype != torch.float16
         value, ctx.gradient = engine(logits).evaluate(logits, observed, form, grad=now)
-        ctx.form = form
+        ctx.form, ctx.expression = form, expression
         ctx.save_for_backward(logits, observed)
         return value
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, None, None]:
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, None, None, None]:
+        if torch.is_grad_enabled():  # create_graph=True: the gradient is to be differentiated in turn
+            return _Fused.differentiable(ctx, upstream), None, None, None
         gradient, ctx.gradient = ctx.gradient, None
         if gradient is not None:
-            return engine(gradient).rescale_(gradient, upstream), None, None
+            return engine(gradient).rescale_(gradient, upstream), None, None, None
         logits, observed = ctx.saved_tensors
         _, gradient = engine(logits).evaluate(logits, observed, ctx.form, loss=False, upstream=upstream)
-        return gradient, None, None
+        return gradient, None, None, None
+
+    @staticmethod
+    def differentiable(ctx: Any, upstream: Tensor) -> Tensor:
+        if ctx.expression is None:
+            raise RuntimeError("this loss has no second derivatives; onelabel.losses.fused.enable('off')")
+        logits, observed = ctx.saved_tensors
+        (gradient,) = torch.autograd.grad(ctx.expression(logits, observed), logits, upstream, create_graph=True)
+        return gradient
