@@ -133,10 +133,11 @@ def db_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return str(tmp_path / "reviewed.db")
     import psycopg
 
+    # a schema is as separate as a database and takes a hundredth of the files
     server, name = request.getfixturevalue("postgres"), f"r{uuid.uuid4().hex[:10]}"
     with psycopg.connect(f"{server}/postgres", autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    return f"{server}/{name}"
+        connection.execute(f"CREATE SCHEMA {name}")
+    return f"{server}/postgres?options=-csearch_path%3D{name}"
 
 
 @pytest.fixture

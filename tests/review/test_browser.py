@@ -140,14 +140,14 @@ def test_two_browsers_share_the_work_without_losing_or_repeating_any(
     while busy and time.monotonic() < deadline:
         for i in sorted(busy):
             page = pages[i]
-            until(page, f"document.querySelector('{OPEN_TILES}') || !document.getElementById('grid-empty').hidden")
+            nothing = "document.querySelector('#grid-empty').textContent.startsWith('Nothing')"  # and not "Loading…"
+            until(page, f"document.querySelector('{OPEN_TILES}') || {nothing}")
             if page.query_selector(OPEN_TILES) is None:
                 busy.discard(i)
                 continue
             page.keyboard.press("Shift+Y")
             saved(page)
             page.wait_for_timeout(50)
-    chance = np.zeros(0)
     for page in pages:
         saved(page)
     from onelabel.review import read_recovered
