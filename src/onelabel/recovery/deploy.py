@@ -69,6 +69,8 @@ def export_run(
     target = Path(out)
     if target.exists():
         raise FileExistsError(f"{target} exists; nothing is overwritten: give another path")
+    if to == "safetensors" and target.suffix != ".safetensors":
+        raise ValueError(f"out must end in .safetensors, got {str(target)!r}")
     target.parent.mkdir(parents=True, exist_ok=True)
     inputs, real = _inputs(found, samples)
     model = Probabilities(found.classifier.cpu().eval())

@@ -1,0 +1,170 @@
+"""Audits: the plan's probabilities, unbiased totals, intervals that hold the truth, and answers from files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from onelabel.labels import Labels, drop_labels
+from onelabel.recovery import RecoveredFile, estimate_audit, plan_audit, read_answers, recover
+from onelabel.recovery.audit import Plan, _allocate
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[RecoveredFile, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal((1200, 6)) * 2 - np.linspace(1, 3.5, 6)
+    y = rng.random(z.shape) < 1 / (1 + np.exp(-z))
+    y[np.arange(1200), rng.integers(6, size=1200)] |= ~y.any(1)
+    labels = drop_labels(y.astype(np.uint8), seed=0)
+    names = [f"c{i}" for i in range(6)]
+    labels = Labels(labels.indptr, labels.indices, labels.values, 6, names)
+    scores = (z + rng.standard_normal(z.shape)).astype(np.float32)
+    target = tmp_path_factory.mktemp("audit") / "recovered.parquet"
+    examples = [f"p/{i}.jpg" for i in range(1200)]
+    done = recover(None, labels, target, scores=scores, examples=examples, root="pictures", show=False)
+    return done.file, y, labels.to_dense()
+
+
+def said(y: np.ndarray, plan: Plan) -> np.ndarray:
+    return np.where(y[plan.rows], 1, -1).astype(np.int8)
+
+
+def test_plan_has_known_probabilities(made: Any, tmp_path: Path) -> None:
+    file, _, _ = made
+    plan = plan_audit(file, rows=120, seed=3)
+    assert len(plan.rows) == 120
+    assert len(set(plan.rows.tolist())) == 120
+    assert sum(n for n, _ in plan.sizes.values()) == 1200
+    for name, (there, chosen) in plan.sizes.items():
+        mine = [i for i, s in enumerate(plan.stratum) if s == name]
+        assert len(mine) == chosen
+        np.testing.assert_allclose(plan.inclusion[mine], chosen / there)
+    assert (1 / plan.inclusion).sum() == pytest.approx(1200)
+    plan.save(tmp_path / "audit.parquet")
+    again = Plan.load(tmp_path / "audit.parquet")
+    np.testing.assert_array_equal(again.rows, plan.rows)
+    assert again.sizes == plan.sizes
+    assert again.examples[0] == f"p/{plan.rows[0]}.jpg"
+    assert len(plan_audit(file, minutes=10, seconds_per_row=30).rows) == 20
+    assert (plan_audit(file, rows=5000).inclusion == 1).all()
+
+
+def test_rows_are_drawn_as_often_as_they_say(made: Any) -> None:
+    file, _, _ = made
+    hits, chance = np.zeros(1200), np.zeros(1200)
+    for seed in range(150):
+        plan = plan_audit(file, rows=100, seed=seed)
+        hits[plan.rows] += 1
+        chance[plan.rows] = plan.inclusion
+    seen = chance > 0
+    assert seen.mean() > 0.95
+    z = (hits[seen] / 150 - chance[seen]) / np.sqrt(chance[seen] * (1 - chance[seen]) / 150 + 1e-12)
+    assert abs(z.mean()) < 0.1 + 3 / np.sqrt(seen.sum())
+    assert 0.85 < z.std() < 1.15
+
+
+@pytest.mark.parametrize("intervals", ["linear", "bootstrap"])
+def test_estimates_are_unbiased_and_cover(made: Any, intervals: Any) -> None:
+    file, y, observed = made
+    done = file.labels().to_dense() > 0
+    true = {
+        "count": y.sum(),
+        "k": y.sum(1).mean(),
+        "precision": (y & done).sum() / done.sum(),
+        "recall": (y & done).sum() / y.sum(),
+        "f1": 2 * (y & done).sum() / (y.sum() + done.sum()),
+        "missing_rate": (y & (observed <= 0)).sum() / y.sum(),
+        "added_precision": (y & done & (observed == 0)).sum() / (done & (observed == 0)).sum(),
+    }
+    found: dict[str, list[Any]] = {name: [] for name in true}
+    for seed in range(40):
+        plan = plan_audit(file, rows=150, seed=seed)
+        got = estimate_audit(file, plan, said(y, plan), intervals=intervals, repeats=300)
+        for name in true:
+            found[name].append(got.overall[name])
+    for name, value in true.items():
+        v = np.array([e.value for e in found[name]])
+        assert abs(v.mean() - value) < 3.5 * v.std(ddof=1) / np.sqrt(40), name
+        assert np.mean([e.low <= value <= e.high for e in found[name]]) >= 0.82, name
+
+
+def test_auditing_everything_is_exact(made: Any) -> None:
+    file, y, _ = made
+    plan = plan_audit(file, rows=1200)
+    got = estimate_audit(file, plan, said(y, plan))
+    assert got.overall["count"].value == pytest.approx(y.sum())
+    assert got.overall["count"].high == pytest.approx(y.sum())
+    for i in range(6):
+        assert got.classes[f"c{i}"]["count"].value == pytest.approx(y[:, i].sum())
+    assert got.contradictions == 0
+
+
+def test_contradictions_and_missing_answers(made: Any) -> None:
+    file, y, observed = made
+    plan = plan_audit(file, rows=200)
+    answers = said(y, plan)
+    at = np.flatnonzero(observed[plan.rows[3]] > 0)[0]
+    answers[3, at] = -1
+    answers[5:25] = 0
+    answers[30, 2] = 0
+    got = estimate_audit(file, plan, answers)
+    assert got.contradictions == 1
+    assert got.rows == 180
+    assert got.unanswered == 1
+    assert got.overall["k"].low <= y.sum(1).mean() <= got.overall["k"].high
+    assert got.to_json()["rows"] == 180
+    with pytest.raises(ValueError, match="none of the plan's rows"):
+        estimate_audit(file, plan, np.zeros_like(answers))
+    with pytest.raises(ValueError, match="shape"):
+        estimate_audit(file, plan, answers[:, :3])
+
+
+def test_answers_from_files(made: Any, tmp_path: Path) -> None:
+    file, y, _ = made
+    plan = plan_audit(file, rows=30)
+    names = file.class_names
+    wanted = said(y, plan)
+    wide = ["example,labels"]
+    wide += [f"p/{r}.jpg,{'|'.join(n for n, v in zip(names, y[r], strict=True) if v)}" for r in plan.rows]
+    (tmp_path / "wide.csv").write_text("\n".join(wide) + "\n")
+    np.testing.assert_array_equal(read_answers(tmp_path / "wide.csv", plan, names), wanted)
+    long = ["row,class,value"]
+    long += [f"{r},{n},{wanted[i, c]}" for i, r in enumerate(plan.rows) for c, n in enumerate(names)]
+    (tmp_path / "long.csv").write_text("\n".join(long) + "\n")
+    np.testing.assert_array_equal(read_answers(tmp_path / "long.csv", plan, names), wanted)
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    grid = np.indices(wanted.shape)
+    columns = {"row": plan.rows[grid[0].ravel()], "class_index": grid[1].ravel(), "value": wanted.ravel()}
+    pq.write_table(pa.table(columns), tmp_path / "answers.parquet")
+    np.testing.assert_array_equal(read_answers(tmp_path / "answers.parquet", plan, names), wanted)
+    (tmp_path / "bad.csv").write_text(f"row,class,value\n{plan.rows[0]},nothing,1\n")
+    with pytest.raises(ValueError, match="not one of the 6 classes"):
+        read_answers(tmp_path / "bad.csv", plan, names)
+    (tmp_path / "bad.csv").write_text(f"row,class,value\n{plan.rows[0]},c1,yes\n")
+    with pytest.raises(ValueError, match="expected 1 or -1"):
+        read_answers(tmp_path / "bad.csv", plan, names)
+
+
+def test_allocation_adds_up_within_its_bounds() -> None:
+    count, spread = np.array([5, 1000, 200, 3]), np.array([0.9, 0.01, 0.5, 0.0])
+    for budget in (8, 50, 500, 1207):
+        n = _allocate(count, spread, budget)
+        assert n.sum() == budget
+        assert (n <= count).all()
+        assert (n >= 2).all()
+
+
+def test_review_reads_the_files(made: Any, tmp_path: Path) -> None:
+    source = pytest.importorskip("onelabel.review.source")
+    file, _, _ = made
+    opened = source.read_recovered(file.path)
+    assert opened.class_names == list(file.class_names)
+    assert sum(batch.num_rows for batch in opened.batches()) == opened.rows
+    plan_audit(file, rows=20).save(tmp_path / "audit.parquet")
+    assert next(source.read_audit(tmp_path / "audit.parquet").batches()).num_rows == 20

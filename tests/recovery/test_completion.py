@@ -1,0 +1,199 @@
+"""The whole of a recovery: folds, the table, thresholds, audits, and the edges."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from onelabel.labels import Labels, drop_labels
+from onelabel.probes import ProbeSpec
+from onelabel.recovery import AuditRows, RecoveredFile, crossfit, recover
+from onelabel.recovery.correction import fit_correction, logit
+from onelabel.recovery.folds import assign_folds
+from onelabel.recovery.thresholds import Histogram, choose_thresholds
+
+SPEC = ProbeSpec("em", lr=1e-2, batch_size=64, epochs=10)
+
+
+def dataset(rows: int = 1500, classes: int = 8, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Features, scores and true labels: what is present shifts the features."""
+    rng = np.random.default_rng(seed)
+    directions = rng.standard_normal((classes, 24))
+    y = rng.random((rows, classes)) < np.linspace(0.25, 0.08, classes)
+    y[np.arange(rows), rng.integers(classes, size=rows)] |= ~y.any(1)
+    X = (y @ directions + 0.9 * rng.standard_normal((rows, 24))).astype(np.float32)
+    return X, (4 * y - 3 + 1.5 * rng.standard_normal(y.shape)).astype(np.float32), y.astype(np.uint8)
+
+
+def test_no_row_is_scored_by_a_model_that_saw_it() -> None:
+    X, _, y = dataset(200)
+    labels = drop_labels(y, seed=0)
+    fitted = crossfit(X, labels, spec=SPEC, folds=4, progress=False)
+    row = int(np.argmax(labels.indices == 0))  # its first positive, by which folds are dealt, stays
+    changed = labels.with_updates([row, row], [5, 6], [1, -1])
+    again = crossfit(X, changed, spec=SPEC, folds=4, progress=False)
+    np.testing.assert_array_equal(again.fold, fitted.fold)
+    np.testing.assert_array_equal(again.rows(np.array([row])), fitted.rows(np.array([row])))
+    other = int(np.argmax(fitted.fold != fitted.fold[row]))
+    assert (again.rows(np.array([other])) != fitted.rows(np.array([other]))).any()
+    mine = fitted.fold[7]
+    np.testing.assert_allclose(
+        fitted.rows(np.array([7]))[0], X[7] @ fitted.weight[mine].T + fitted.bias[mine], rtol=1e-5, atol=1e-5
+    )
+    assert len({w.tobytes() for w in fitted.weight}) == 4
+
+
+def test_folds_are_stratified() -> None:
+    labels = Labels.from_classes(np.repeat([0, 1, 2], [100, 50, 1]), num_classes=4)
+    fold = assign_folds(labels, 5)
+    for start, stop in ((0, 100), (100, 150)):
+        assert np.ptp(np.bincount(fold[start:stop], minlength=5)) <= 1
+    with pytest.raises(ValueError, match="folds must lie"):
+        assign_folds(labels, 1)
+
+
+def test_recovered_table(tmp_path: Path) -> None:
+    _, scores, y = dataset()
+    labels = drop_labels(y, seed=1)
+    observed = labels.to_dense()
+    done = recover(None, labels, tmp_path / "recovered.parquet", scores=scores, floor=0.1, top=3, show=False)
+    rows: dict[int, list[Any]] = {}
+    q = done.calibration.posterior(scores, observed).numpy()
+    for c in done.file.batches(100):
+        for r, k, p, seen, rank in zip(
+            c["row"], c["class_index"], c["probability"], c["observed"], c["rank"], strict=True
+        ):
+            rows.setdefault(int(r), []).append((int(k), float(p), int(seen), int(rank)))
+    assert sorted(rows) == list(range(len(y)))
+    for r in range(0, len(y), 7):
+        order = np.argsort(-q[r], kind="stable")
+        ranks = {int(k): i + 1 for i, k in enumerate(order)}
+        wanted = {int(k) for k in order[:3] if q[r, k] >= 0.1} | {int(order[0])} | set(np.flatnonzero(observed[r]))
+        assert {k for k, *_ in rows[r]} == wanted
+        for k, p, seen, rank in rows[r]:
+            assert p == pytest.approx(q[r, k], abs=1e-5)
+            assert seen == observed[r, k]
+            assert rank == ranks[k]
+    about = json.loads((tmp_path / "recovered.json").read_text())
+    assert about["floor"] == 0.1
+    assert len((tmp_path / "recovered.csv").read_text().splitlines()) == 9
+    for s, true in zip(done.summary, y.sum(0), strict=True):
+        assert s.observed <= s.low <= s.expected <= s.high
+        assert s.expected == pytest.approx(true, rel=0.35)
+    completed = done.labels().to_dense()
+    called = (q >= done.thresholds.value) & (observed == 0)
+    kept = called & (np.argsort(np.argsort(-q, 1), 1) < 3)
+    np.testing.assert_array_equal(completed > 0, kept | (observed > 0))
+    assert y[kept].mean() > 0.6
+
+
+def test_thresholds_maximise_what_they_say() -> None:
+    rng = np.random.default_rng(0)
+    q = rng.beta(0.3, 1.5, (4000, 3))
+    unknown = rng.random(q.shape) < 0.9
+    histogram = Histogram(3)
+    histogram.add(q[:2500], unknown[:2500])
+    histogram.add(q[2500:], unknown[2500:])
+    best = choose_thresholds(histogram)
+    for c in range(3):
+        mine = np.sort(q[unknown[:, c], c])[::-1]
+        hits = np.cumsum(mine)
+        f1 = 2 * hits / (np.arange(1, len(mine) + 1) + hits[-1])
+        at = best.value[c]
+        assert 2 * mine[mine >= at].sum() / ((mine >= at).sum() + mine.sum()) > f1.max() - 2e-4
+        assert best.called[c] == pytest.approx((mine >= at).sum(), abs=5)
+    sure = choose_thresholds(histogram, precision=0.8)
+    for c in range(3):
+        mine = q[unknown[:, c], c]
+        assert mine[mine >= sure.value[c]].mean() >= 0.8 - 1e-6
+        assert mine[mine >= sure.value[c] - 0.02].mean() < 0.8
+    assert np.isinf(choose_thresholds(histogram, precision=1.0, floor=0.01).value).all()
+    assert choose_thresholds(histogram, floor=0.6).value.min() >= 0.6
+    with pytest.raises(ValueError, match="precision"):
+        choose_thresholds(histogram, precision=0.0)
+
+
+def test_class_with_one_example_and_class_with_none(tmp_path: Path) -> None:
+    X, _, y = dataset(300, 5)
+    observed = drop_labels(y, seed=0).to_dense()
+    observed[:, 3:] = 0
+    observed[5] = [0, 0, 0, 1, 0]  # class 3 once, class 4 never
+    labels = Labels.from_matrix(observed)
+    done = recover(X, labels, tmp_path / "r.parquet", method=SPEC, folds=3, show=False)
+    once, never = done.summary[3], done.summary[4]
+    assert once.observed == 1
+    assert "once" in once.note
+    assert never.observed == 0
+    assert "never" in never.note
+    assert never.expected < 0.05 * len(y)
+    assert np.isfinite([s.expected for s in done.summary]).all()
+    from onelabel.recovery import label_errors
+
+    assert all(e.label != "3" for e in label_errors(done.file))
+
+
+def test_all_pictures_identical(tmp_path: Path) -> None:
+    labels = Labels.from_classes(np.arange(120) % 4, num_classes=4)
+    X = np.ones((120, 6), np.float32)
+    done = recover(X, labels, tmp_path / "r.parquet", method=SPEC, folds=3, show=False)
+    q = np.concatenate([c["probability"][c["observed"] == 0] for c in done.file.batches()])
+    assert np.isfinite(q).all()
+    assert np.ptp(q) < 0.35  # folds differ a little; nothing else does
+
+
+def test_audit_corrects_and_is_believed(tmp_path: Path) -> None:
+    _, scores, y = dataset(2500)
+    labels = drop_labels(y, scheme="frequency", bias=2, seed=1)
+    rng = np.random.default_rng(0)
+    rows = np.sort(rng.choice(len(y), 400, replace=False))
+    values = np.where(y[rows] > 0, 1, -1).astype(np.int8)
+    given = labels.to_dense()[rows]
+    values[0, np.flatnonzero(given[0] > 0)[0]] = -1  # a person says that the observed label is wrong
+    audit = AuditRows(rows, values, np.full(400, 400 / len(y)))
+    alone = recover(None, labels, tmp_path / "a.parquet", scores=scores, show=False)
+    told = recover(None, labels, tmp_path / "b.parquet", scores=scores, audit=audit, show=False)
+    assert told.contradictions == 1
+    assert told.correction is not None
+    assert abs(told.k - y.sum(1).mean()) < abs(alone.k - y.sum(1).mean())
+    assert told.k_interval[0] <= y.sum(1).mean() <= told.k_interval[1]
+    found = told.labels().to_dense()
+    assert found[rows[0], np.flatnonzero(given[0] > 0)[0]] == -1
+    np.testing.assert_array_equal(found[rows[1:]] > 0, y[rows[1:]] > 0)
+    assert json.loads((tmp_path / "b.json").read_text())["contradictions"] == 1
+
+
+@pytest.mark.parametrize("kind", ["platt", "isotonic"])
+def test_correction_learns_a_known_distortion(kind: Any) -> None:
+    rng = np.random.default_rng(0)
+    true = rng.beta(0.5, 2, 6000)
+    y = rng.random(6000) < true
+    q = 1 / (1 + np.exp(-(2 * logit(true) - 1)))
+    found = fit_correction(q, y, rng.integers(4, size=6000), num_classes=4, kind=kind)
+    mended = found.apply(np.tile(q[:500, None], (1, 4)))
+    assert np.abs(mended.mean(1) - true[:500]).mean() < 0.03
+    assert np.abs(q[:500] - true[:500]).mean() > 0.06
+
+
+def test_few_answers_move_little() -> None:
+    found = fit_correction([0.2, 0.3, 0.9], [0, 0, 1], [0, 1, 2], num_classes=3)
+    q = np.array([[0.1, 0.5, 0.9]])
+    assert np.abs(found.apply(q) - q).max() < 0.15
+    with pytest.raises(ValueError, match="no unknown entry"):
+        fit_correction([], [], [], num_classes=3)
+
+
+def test_refusals(tmp_path: Path) -> None:
+    labels = Labels.from_classes([0, 1, 0, 1], num_classes=2)
+    with pytest.raises(ValueError, match="must be equal"):
+        recover(None, labels, tmp_path / "r.parquet", scores=np.zeros((3, 2)))
+    with pytest.raises(ValueError, match="floor"):
+        recover(None, labels, tmp_path / "r.parquet", scores=np.zeros((4, 2)), floor=0.0)
+    with pytest.raises(ValueError, match="no positive"):
+        crossfit(np.zeros((4, 2)), Labels.from_matrix(np.zeros((4, 2), np.int8)))
+    with pytest.raises(FileNotFoundError, match="no recovered labels"):
+        RecoveredFile.open(tmp_path / "r.parquet")
+    assert not list(tmp_path.iterdir())

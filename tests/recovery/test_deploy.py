@@ -1,0 +1,178 @@
+"""A run in use: predictions of pictures, exports that agree with it, a predictor without torch; the commands."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from onelabel.data import load_dataset
+from onelabel.models import build_classifier
+from onelabel.recovery import export_run, predict
+from onelabel.recovery.prediction import find_pictures
+from onelabel.training import TrainConfig
+from onelabel.training.files import write_tensors
+from onelabel.training.restore import weights_metadata
+
+NAMES = tuple("abcdefghij")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder as training leaves it, with weights nobody trained."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    folder.mkdir()
+    torch.manual_seed(0)
+    config = TrainConfig(backbone="small-cnn", size=32, mode="finetune")
+    classifier = build_classifier(10, backbone="small-cnn").eval()
+    (folder / "config.toml").write_text(config.to_toml())
+    (folder / "metrics.jsonl").write_text("")
+    metadata = weights_metadata(classifier, config, NAMES)
+    write_tensors(folder / "weights-best.safetensors", classifier.state_dict(), metadata)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    image = pytest.importorskip("PIL.Image")
+    folder = tmp_path_factory.mktemp("pictures")
+    source = load_dataset("digits-scenes", size=32).train.source
+    for i in range(7):
+        (folder / f"s{i % 2}").mkdir(exist_ok=True)
+        image.fromarray(source.images[i]).resize((40, 36)).save(folder / f"s{i % 2}" / f"{i}.png")
+    (folder / "s1" / "broken.png").write_bytes(b"no picture")
+    return folder
+
+
+@pytest.mark.parametrize("to", ["safetensors", "torchscript", "hf"])
+def test_exports_agree_with_the_run(run: Path, pictures: Path, tmp_path: Path, to: str) -> None:
+    real = [p for p in find_pictures([pictures]) if "broken" not in p]
+    out = tmp_path / ("out.safetensors" if to == "safetensors" else "out")
+    made = export_run(run, to, out, samples=real)
+    assert made.difference <= 1e-6
+    assert made.real
+    assert made.inputs == 7
+    with pytest.raises(FileExistsError):
+        export_run(run, to, out)
+    if to == "hf":
+        config = json.loads((tmp_path / "out" / "config.json").read_text())
+        assert config["id2label"]["3"] == "d"
+        assert (tmp_path / "out" / "README.md").is_file()
+    if to == "safetensors":
+        assert json.loads((tmp_path / "out.json").read_text())["class_names"] == list(NAMES)
+    with pytest.raises(ValueError, match="to must be one of"):
+        export_run(run, "caffe", tmp_path / "x")
+
+
+def test_onnx_without_torch(run: Path, pictures: Path, tmp_path: Path) -> None:
+    for module in ("onnx", "onnxruntime", "onnxscript"):
+        pytest.importorskip(module)
+    real = [p for p in find_pictures([pictures]) if "broken" not in p]
+    made = export_run(run, "onnx", tmp_path / "model.onnx", samples=real)
+    assert made.difference <= 1e-5
+    code = """
+import sys
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "torch":
+            raise ImportError("torch is not here")
+sys.meta_path.insert(0, Refuse())
+import json
+from onelabel.recovery.onnx_predictor import OnnxPredictor
+model = OnnxPredictor(sys.argv[1])
+assert "torch" not in sys.modules
+print(json.dumps([model(sys.argv[2:]).tolist(), model.class_names, model.labels(sys.argv[2], threshold=0.0)]))
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "model.onnx"), *real], capture_output=True, text=True, check=True
+    )
+    p, names, labels = json.loads(result.stdout)
+    assert tuple(names) == NAMES
+    assert len(labels) == 10
+    assert labels[0][1] == max(p[0])
+    predict(run, real, tmp_path / "p.jsonl", floor=1e-9, threshold=0.5)
+    for line, row in zip((tmp_path / "p.jsonl").read_text().splitlines(), p, strict=True):
+        found = json.loads(line)
+        by_name = dict(zip(found["classes"], found["probabilities"], strict=True))
+        np.testing.assert_allclose([by_name[n] for n in NAMES], row, atol=2e-5)
+
+
+def test_predict_streams_shards_and_reports(run: Path, pictures: Path, tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_text(f"# some\n{pictures / 's0' / '0.png'}\n\n")
+    whole = predict(run, [pictures, tmp_path / "list.txt"], tmp_path / "all.jsonl", batch_size=3)
+    assert whole == {"pictures": 8, "failed": 1}
+    lines = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
+    assert [line["path"] for line in lines] == find_pictures([pictures, tmp_path / "list.txt"])
+    (bad,) = [line for line in lines if line["error"]]
+    assert "broken" in bad["path"]
+    assert bad["labels"] == []
+    parts = []
+    for i in (1, 2, 3):
+        predict(run, [pictures, tmp_path / "list.txt"], tmp_path / f"{i}.parquet", shard=(i, 3))
+        parts.append(pytest.importorskip("pyarrow.parquet").read_table(tmp_path / f"{i}.parquet").to_pylist())
+    together = {row["path"]: row for part in parts for row in part}
+    assert sum(map(len, parts)) == 9
+    for line in lines:
+        np.testing.assert_allclose(together[line["path"]]["probabilities"], line["probabilities"], atol=2e-5)
+        assert together[line["path"]]["labels"] == line["labels"]
+    with pytest.raises(ValueError, match="shard"):
+        predict(run, [pictures], tmp_path / "x.jsonl", shard=(0, 2))
+    with pytest.raises(ValueError, match=r"parquet or \.jsonl"):
+        predict(run, [pictures], tmp_path / "x.txt")
+    with pytest.raises(FileNotFoundError, match="no such picture"):
+        predict(run, [tmp_path / "nothing.png"], tmp_path / "x.jsonl")
+    assert not (tmp_path / "x.jsonl").exists()
+
+
+def _invoke(app: Any, *words: str) -> str:
+    runner = pytest.importorskip("typer.testing").CliRunner()
+    result = runner.invoke(app, list(words))
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return str(result.output)
+
+
+def test_commands(run: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from onelabel.cli import audit, export
+    from onelabel.cli import predict as predicting
+    from onelabel.cli import recover as recovering
+
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    y = rng.random((300, 4)) < 0.3
+    y[~y.any(1), 0] = True
+    X = (y @ rng.standard_normal((4, 8)) + 0.5 * rng.standard_normal((300, 8))).astype(np.float32)
+    observed = np.zeros((300, 4), np.int8)
+    for i, row in enumerate(y):
+        observed[i, rng.choice(np.flatnonzero(row))] = 1
+    np.savez(tmp_path / "features.npz", X=X, observed=observed)
+    words = ["features.npz", "--folds", "3", "--labels", "l.npz", "--errors", "3", "--export", "csv=c.csv"]
+    told = _invoke(recovering.app, *words, "--duplicates", "0.9999")
+    assert "positives a picture" in told
+    assert (tmp_path / "recovered.parquet").is_file()
+    assert (tmp_path / "c.csv").is_file()
+    assert (tmp_path / "l.npz").is_file()
+    assert "pictures in" in _invoke(audit.app, "plan", "recovered.parquet", "--rows", "60")
+    from onelabel.recovery.audit import Plan
+
+    plan = Plan.load(tmp_path / "audit.parquet")
+    lines = [f"{r},{'|'.join(str(c) for c in np.flatnonzero(y[r]))}" for r in plan.rows]
+    (tmp_path / "answers.csv").write_text("\n".join(["row,labels", *lines]) + "\n")
+    words = ["estimate", "recovered.parquet", "audit.parquet", "answers.csv", "--out", "e.json", "--labels", "m.npz"]
+    assert "recall" in _invoke(audit.app, *words)
+    assert json.loads((tmp_path / "e.json").read_text())["rows"] == 60
+    told = _invoke(
+        recovering.app, "features.npz", "--folds", "3", "--audit", "audit.parquet", "--answers", "answers.csv"
+    )
+    assert json.loads((tmp_path / "recovered.json").read_text())["audited_rows"] == 60
+    _invoke(export.app, "recovered.parquet", "--to", "coco", "--out", "coco.json")
+    _invoke(export.app, str(run), "--to", "safetensors", "--out", "w.safetensors", "--pictures", str(pictures / "s0"))
+    _invoke(predicting.app, str(run), str(pictures), "--out", "p.jsonl", "--shard", "1/2")
+    assert len((tmp_path / "p.jsonl").read_text().splitlines()) == 4
