@@ -28,6 +28,6 @@ def test_linear_anchors_on_voc(shared_data):
 
 def test_the_table_is_the_papers_grid():
     specs = role_specs()
-    assert len(specs) == (9 + 2) * 4 * 2 * 3  # EPR and ROLE in two variants
+    assert len(specs) == 9 * 4 * 2 * 3
     assert {spec.labels for spec in specs if spec.method == "iu"} == {"positive+negative"}
     assert {spec.hyper["expected_positives"] for spec in specs if spec.method == "role"} == {1.5}

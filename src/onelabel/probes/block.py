@@ -86,8 +86,8 @@ class BlockTrainer:
 
     @property
     def changes(self) -> bool:
-        """Whether a captured step must be captured anew each epoch, for a method's schedule or memory."""
-        return any(m.needs.epoch or m.needs.scores or m.needs.index for _, m, _ in self.methods)
+        """Whether a captured step must be captured anew each epoch, for a method's schedule."""
+        return any(m.needs.epoch or m.needs.scores for _, m, _ in self.methods)
 
     def order(self, epoch: int) -> Tensor:
         """The order of the rows in an epoch, S×N: it depends on the seed alone."""
@@ -124,7 +124,7 @@ class BlockTrainer:
             else:
                 self._loss(part, made, optimizers, X, logits, observed, index, slope, extra, tick)
         if streams and main is not None:
-            for stream in streams:
+            for stream in streams[: len(self.methods)]:  # one that took no part must not be waited for in a capture
                 main.wait_stream(stream)
         torch.bmm(X.transpose(1, 2), slope.transpose(1, 2).reshape(seeds, X.shape[1], -1), out=self.grad)
         self.b.grad = slope.sum(2, keepdim=True)

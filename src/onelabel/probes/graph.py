@@ -38,7 +38,7 @@ class _Captured:
     """One step recorded once and replayed: the rows come from a buffer that the graph walks by a counter of its own.
 
     A capture records and does not run, and the eager steps before it are real ones, so there is no state to restore.
-    Where a method has a schedule or a memory each epoch is captured anew: a setting that a method keeps as a Python
+    Where a method has a schedule each epoch is captured anew: a setting that a method keeps as a Python
     number would otherwise stay what it was.
     """
 
