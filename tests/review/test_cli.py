@@ -53,4 +53,6 @@ def test_the_run_gives_the_training_command(tmp_path: Path) -> None:
     assert default_retrain(None) == []
     assert default_retrain(tmp_path) == []
     (tmp_path / "config.toml").write_text("")
-    assert default_retrain(tmp_path)[-3:] == [str(tmp_path / "config.toml"), "--labels", "{labels}"]
+    assert default_retrain(tmp_path) == []
+    (tmp_path / "data.json").write_text("{}")
+    assert default_retrain(tmp_path)[-4:] == ["train", str(tmp_path), "--labels", "{labels}"]

@@ -18,6 +18,11 @@ COMMANDS = {
     "train": "Train a classifier on a dataset.",
     "eval": "Score a run on a dataset.",
     "compare": "Try every method at once as probes.",
+    "recover": "Give the missing labels back, with probabilities.",
+    "audit": "Plan a small check by people, and estimate from it.",
+    "review": "Open the page where people confirm or reject labels.",
+    "predict": "Label new pictures with a run.",
+    "export": "Write a run's model for other tools.",
     "methods": "List the methods.",
 }
 

@@ -13,7 +13,10 @@ app = typer.Typer()
 
 @app.command()
 def train(
-    data: Annotated[str, typer.Argument(metavar="DATA", help="A dataset's name, a folder per class, a table, …")],
+    data: Annotated[
+        str,
+        typer.Argument(metavar="DATA|RUN", help="A dataset's name, a folder per class, a table; or a run again."),
+    ],
     method: Annotated[str | None, typer.Option(help="A name of `onelabel methods`, or auto. [default: em]")] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder. [default: runs/DATA-METHOD-MODE]")] = None,
     mode: Annotated[str | None, typer.Option(help="linear, finetune or linearinit. [default: finetune]")] = None,
@@ -36,13 +39,16 @@ def train(
     ] = None,
     option: Annotated[list[str] | None, typer.Option("--option", "-o", help="A loader's option as NAME=VALUE.")] = None,
     root: Annotated[str | None, typer.Option(help="Where a dataset's archives lie.")] = None,
+    labels: Annotated[str | None, typer.Option(help="A review's answers, or whole labels, to train on.")] = None,
 ) -> None:
     """Train a classifier from observed labels.
 
-    Examples: onelabel train voc2012 --method gr --weights resnet50.safetensors; onelabel train photos/ --mode linear
+    Examples: onelabel train voc2012 --method gr --weights resnet50.safetensors; onelabel train photos/ --mode linear;
+    onelabel train runs/mine --labels recovered.review.db
     """
     from onelabel.cli.options import pairs
     from onelabel.data import load_dataset
+    from onelabel.training import again
     from onelabel.training import train as work
     from onelabel.training.recipes import settings_from
 
@@ -50,14 +56,22 @@ def train(
         "method": method, "mode": mode, "backbone": backbone, "weights": weights, "epochs": epochs, "lr": lr,
         "batch_size": batch_size, "size": size, "seed": seed, "device": device, "devices": devices,
     }  # fmt: skip
+    repeated = again.is_run(data)
+    if repeated and recipe is None:
+        recipe = Path(data) / "config.toml"
     settings = settings_from(recipe, {k: v for k, v in given.items() if v is not None}, pairs(setting, "--set"))
     settings["hyper"] = {**settings.get("hyper", {}), **pairs(hyper, "--hyper")}
     loader = pairs(option, "--option")
     if data == "digits-scenes" and "size" in settings:
         loader.setdefault("size", settings["size"])
-    splits = load_dataset(data, root=root, **loader)
+    origin = again.Origin.load(data) if repeated else again.Origin(data, root, loader)
+    splits = load_dataset(origin.source, root=origin.root, **origin.options)
+    if labels is not None:
+        from onelabel.review.apply import relabelled
+
+        splits = relabelled(splits, labels)
     name = f"{splits.name}-{settings.get('method', 'em')}-{settings.get('mode', 'finetune')}"
-    folder = out or Path("runs") / name.replace("/", "-")
+    folder = out or (again.next_folder(data) if repeated else Path("runs") / name.replace("/", "-"))
     if settings.get("method") == "auto":
         from onelabel.probes.finetune import train_chosen
 
@@ -66,6 +80,7 @@ def train(
             typer.echo(f"auto: {choice.reason}")
     else:
         run = work(splits, out=folder, resume=resume, **settings)
+    origin.save(folder)
     parts = [part for part in ("validation", "test") if f"{part}_mAP" in run.result]
     told = [f"best epoch {run.result['best_epoch'] + 1}", *(f"{p} mAP {run.result[f'{p}_mAP']:.2f}" for p in parts)]
     if os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0":

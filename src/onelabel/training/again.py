@@ -1,0 +1,53 @@
+"""Where a run's data came from, so that it can be trained again with better labels."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from onelabel.training.files import write_json
+
+FILE = "data.json"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What `load_dataset` was given: the source, its root and the loader's options."""
+
+    source: str
+    root: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def save(self, run: Path) -> None:
+        """Write it into a run folder; a source on disk is kept as an absolute path."""
+        path = Path(self.source).expanduser()
+        whole = asdict(self) | ({"source": str(path.resolve())} if path.exists() else {})
+        if self.root is not None:
+            whole["root"] = str(Path(self.root).expanduser().resolve())
+        run.mkdir(parents=True, exist_ok=True)
+        write_json(run / FILE, {"schema_version": 1, **whole})
+
+    @classmethod
+    def load(cls, run: str | Path) -> Origin:
+        """Read it from a run folder."""
+        path = Path(run) / FILE
+        if not path.is_file():
+            raise FileNotFoundError(f"{run}: does not say what data it was trained on ({FILE} is missing); give DATA")
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return cls(found["source"], found.get("root"), dict(found.get("options", {})))
+
+
+def is_run(path: str | Path) -> bool:
+    """Whether a path is a run folder that can be trained again."""
+    return (Path(path) / FILE).is_file() and (Path(path) / "config.toml").is_file()
+
+
+def next_folder(run: str | Path) -> Path:
+    """RUN-again, RUN-again-2, …: the first that does not exist."""
+    base = Path(f"{str(run).rstrip('/')}-again")
+    number, found = 2, base
+    while found.exists():
+        found, number = base.with_name(f"{base.name}-{number}"), number + 1
+    return found
