@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from typing import Any
 
-import click
 import typer
 from typer.core import TyperGroup
 
@@ -28,20 +28,23 @@ COMMANDS = {
 
 
 class LazyGroup(TyperGroup):
-    """Imports a command's module on first use, so that ``--help`` and completion answer at once."""
+    """Imports a command's module on first use, so that ``--help`` and completion answer at once.
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    Untyped where newer versions of Typer bring a click of their own.
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"onelabel.cli.{cmd_name}")
-        command: click.Command = typer.main.get_command(module.app)
+        command = typer.main.get_command(module.app)
         command.name = cmd_name
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
