@@ -23,5 +23,9 @@ types: setup
 
 check: lint types test
 
+# One table of all speed measurements; fails where a ratio fell 15% under the stored baseline.
+bench: setup
+	$(BIN)/python benchmarks/run_all.py
+
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

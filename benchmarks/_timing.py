@@ -42,6 +42,22 @@ def milliseconds(work: Work, device: str, *, budget: float = 0.4, at_least: int 
     return statistics.median(before.elapsed_time(after) for before, after in events)
 
 
+def race(contenders: dict[str, Work], device: str, *, budget: float = 0.4, at_least: int = 5) -> dict[str, float]:
+    """The median time of each; on a CPU they take turns, so that whatever else the machine does slows all alike."""
+    if device == "cuda":
+        return {name: milliseconds(work, device, budget=budget, at_least=at_least) for name, work in contenders.items()}
+    spent: dict[str, list[float]] = {name: [] for name in contenders}
+    for work in contenders.values():
+        work()
+    started = time.perf_counter()
+    while len(next(iter(spent.values()))) < at_least or time.perf_counter() - started < budget * len(contenders):
+        for name, work in contenders.items():
+            start = time.perf_counter()
+            work()
+            spent[name].append(time.perf_counter() - start)
+    return {name: statistics.median(times) * 1e3 for name, times in spent.items()}
+
+
 def copy_bandwidth(device: str) -> float:
     """Bytes a second of a copy, read and written ones counted."""
     size = (1 << 31) if device == "cuda" else (1 << 27)
