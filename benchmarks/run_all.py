@@ -11,6 +11,7 @@ and if it stays, the exit code is 1. Ratios rather than times, for machines diff
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import re
@@ -72,6 +73,7 @@ class Benchmark:
     read: Callable[[Any], list[Row]] | None = common
     device: bool = True
     needs: Path | None = None
+    modules: tuple[str, ...] = ()
     minutes: float = 15
 
 
@@ -80,8 +82,8 @@ BENCHMARKS = (
     Benchmark("losses.py"),
     Benchmark("chunked.py"),
     Benchmark("streaming.py"),
-    Benchmark("metrics.py", cpu=("--rounds", "3"), read=metrics),
-    Benchmark("training.py", read=training),
+    Benchmark("metrics.py", cpu=("--rounds", "3"), read=metrics, modules=("sklearn", "scipy", "torchmetrics")),
+    Benchmark("training.py", read=training, modules=("lightning", "timm")),
     Benchmark("gpu_check.py", cpu=None, read=None),
     Benchmark("probes.py", read=None, needs=VOC),
     Benchmark("probes_scale.py", cpu=("--rows", "100000", "--steps", "20"), cuda=None, read=None, device=False),
@@ -99,6 +101,9 @@ def run(benchmark: Benchmark, device: str, folder: Path) -> tuple[str, list[Row]
         return f"not for {device}", []
     if benchmark.needs is not None and not benchmark.needs.exists():
         return f"skipped: needs {benchmark.needs}", []
+    missing = [name for name in benchmark.modules if importlib.util.find_spec(name) is None]
+    if missing:
+        return f"skipped: needs {', '.join(missing)}", []
     path = folder / f"{benchmark.script}.json"
     command = [sys.executable, str(HERE / benchmark.script), *own]
     command += ["--device", device] if benchmark.device else []
@@ -116,8 +121,8 @@ def run(benchmark: Benchmark, device: str, folder: Path) -> tuple[str, list[Row]
     return f"{time.perf_counter() - start:.0f} s", [{"benchmark": benchmark.script, **row} for row in rows]
 
 
-def regressions(rows: list[Row], baseline: list[Row]) -> list[str]:
-    """Ratios that fell by more than 15%, in words."""
+def regressions(rows: list[Row], baseline: list[Row], device: str) -> list[str]:
+    """Ratios that fell by more than 15%, in words; on a CPU only those to peers, which take turns with us."""
     old = {(r["benchmark"], r["case"]): r for r in baseline}
     found = []
     for row in rows:
@@ -125,7 +130,8 @@ def regressions(rows: list[Row], baseline: list[Row]) -> list[str]:
         if before is None:
             continue
         pairs = [(f"ratio to {peer}", row["ratio"].get(peer), value) for peer, value in before["ratio"].items()]
-        pairs.append(("share of the limit", row["of_limit"], before["of_limit"]))
+        if device == "cuda":
+            pairs.append(("share of the limit", row["of_limit"], before["of_limit"]))
         for what, now, then in pairs:
             if now is not None and then is not None and now < TOLERANCE * then:
                 found.append(f"{row['benchmark']} {row['case']}: {what} {now:.2f}, was {then:.2f}")
@@ -182,11 +188,11 @@ def main() -> None:
             if args.only and not any(part in benchmark.script for part in args.only):
                 continue
             statuses[benchmark.script], found = run(benchmark, args.device, Path(folder))
-            if regressions(found, baseline) and not args.save_baseline:
+            if regressions(found, baseline, args.device) and not args.save_baseline:
                 print("slower than the baseline: once more", flush=True)
                 found = better(found, run(benchmark, args.device, Path(folder))[1])
             rows += found
-    worse = [] if args.save_baseline else regressions(rows, baseline)
+    worse = [] if args.save_baseline else regressions(rows, baseline, args.device)
     about = {"device": name, "torch": torch.__version__, "date": time.strftime("%Y-%m-%d")}
     content = json.dumps({**about, "rows": rows, "runs": statuses, "regressions": worse}, indent=1, ensure_ascii=False)
     write(args.out / f"bench-{slug}.json", content)
