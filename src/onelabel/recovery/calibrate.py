@@ -13,6 +13,7 @@ from torch import Tensor
 
 from onelabel.labels import Labels
 from onelabel.probes.prior import _posterior
+from onelabel.recovery.level import level_step
 
 #: Logits beyond this say the same: probabilities of exactly 0 or 1 come in as ±LIMIT.
 LIMIT = 30.0
@@ -76,22 +77,30 @@ def naming_posterior(p: Tensor, positive: Tensor, negative: Tensor, *, exact: in
     A row's `exact` likeliest entries enter the number of its other positives exactly, all others together by their
     sum: log(1−p+p·t) ≈ p·(t−1), off by p²/2 at most. With no more than `exact` classes it is exact.
     """
-    t = torch.tensor((_NODES + 1) / 2, dtype=p.dtype)
-    w = torch.tensor(_WEIGHTS / 2, dtype=p.dtype)
     if p.shape[1] <= exact:
+        t, w = _quadrature(p.dtype)
         return _posterior(p, positive, negative, t, w)
-    p = p.masked_fill(negative, 0.0)
-    others = p.masked_fill(positive, 0.0)
-    top, at = others.topk(exact, dim=1)
-    terms = torch.log1p(top[..., None] * (t - 1))  # n×exact×T
-    rest = (others.sum(1, keepdim=True) - top.sum(1, keepdim=True)).clamp(min=0)
-    row = terms.sum(1) + rest * (t - 1)  # n×T
+    row, w, t, others, top, at, terms = others_of(p, positive, negative, exact=exact)
     a, b = (row.exp() * (w * t)).sum(1, keepdim=True), (row.exp() * w).sum(1, keepdim=True)
     q = others * a / (others * a + (1 - others) * b)
     without_it = (row[:, None] - terms).exp()
     a, b = (without_it * (w * t)).sum(-1), (without_it * w).sum(-1)
     q = q.scatter(1, at, top * a / (top * a + (1 - top) * b))
     return torch.where(positive, 1.0, q)
+
+
+def _quadrature(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    return torch.tensor((_NODES + 1) / 2, dtype=dtype), torch.tensor(_WEIGHTS / 2, dtype=dtype)
+
+
+def others_of(p: Tensor, positive: Tensor, negative: Tensor, *, exact: int = 8) -> tuple[Tensor, ...]:
+    """log E[t^R] of the row's positives other than the observed one at the quadrature's nodes, and what made it."""
+    t, w = _quadrature(p.dtype)
+    others = p.masked_fill(negative | positive, 0.0)
+    top, at = others.topk(min(exact, p.shape[1]), dim=1)
+    terms = torch.log1p(top[..., None] * (t - 1))  # n×exact×T
+    rest = (others.sum(1, keepdim=True) - top.sum(1, keepdim=True)).clamp(min=0)
+    return terms.sum(1) + rest * (t - 1), w, t, others, top, at, terms
 
 
 def _at_least_one(p: Tensor) -> tuple[Tensor, Tensor]:
@@ -171,7 +180,9 @@ def fit_calibration(
         new_a, new_b = _maximise(a, b, sums, scale)
         if k is not None:
             new_b = _hold_k(sample, new_a, new_b, knots, keep, k)
-        done = bool(torch.cat([(new_a - a) * scale, new_b - b]).abs().max() < tolerance)
+        elif step % 4 == 1:  # EM moves all intercepts together very slowly, and not at all where the data is silent
+            new_b = new_b + level_step(sample, new_a, new_b, knots, keep, doubt)
+        done = step % 4 != 2 and bool(torch.cat([(new_a - a) * scale, new_b - b]).abs().max() < tolerance)
         a, b, total = new_a, new_b, sums.total / sums.rows
     given = k is not None
     return Calibration(a.numpy(), knots.numpy(), b.numpy(), total if k is None else float(k), step, done, given)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onelabel.data._files import atomic_write, progress
+from onelabel.system import atomic_write, progress
 from onelabel.labels import Labels
 from onelabel.probes import ProbeSpec
 from onelabel.recovery.calibrate import Calibration, draw_sample, fit_calibration

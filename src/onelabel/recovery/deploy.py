@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from onelabel.data._files import atomic_write, need
+from onelabel.system import atomic_write, need
 from onelabel.training import Run
 from onelabel.training.restore import classifier_from, weights_metadata
 

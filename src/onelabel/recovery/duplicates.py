@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onelabel.data._files import progress
 from onelabel.labels import Labels
+from onelabel.system import progress
 
 #: Rows up to which every pair is compared.
 EXACT_ROWS = 50_000

@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 
 from onelabel.data import ImageError, square_image
-from onelabel.data._files import atomic_file, progress, say, workers
 from onelabel.data.images import SUFFIXES
 from onelabel.recovery.table import parquet_file
+from onelabel.system import atomic_file, progress, say, workers
 from onelabel.training import Run
 
 MAX_DOWNLOAD = 64 << 20

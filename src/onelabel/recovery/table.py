@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onelabel.labels import Labels
+from onelabel.system import atomic_path
 
 KEY, VERSION = "onelabel.recovered", 1
 COLUMNS = {
@@ -44,24 +44,13 @@ def parquet_file(path: Path, types: dict[str, str], key: str, meta: Any) -> Iter
     pa, parquet = arrow()
     path.parent.mkdir(parents=True, exist_ok=True)
     schema = pa.schema(list(types.items()), metadata={key: json.dumps(meta, ensure_ascii=False)})
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".parquet")
-    os.close(handle)
-    try:
-        with parquet.ParquetWriter(temporary, schema, compression="zstd") as writer:
+    with atomic_path(path) as temporary, parquet.ParquetWriter(temporary, schema, compression="zstd") as writer:
 
-            def write(columns: dict[str, Any]) -> None:
-                arrays = [pa.array(columns[name], schema.field(name).type) for name in types]
-                writer.write_batch(pa.record_batch(arrays, schema=schema))
+        def write(columns: dict[str, Any]) -> None:
+            arrays = [pa.array(columns[name], schema.field(name).type) for name in types]
+            writer.write_batch(pa.record_batch(arrays, schema=schema))
 
-            yield write
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+        yield write
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from onelabel.recovery.calibrate import Calibration, Sample, fit_calibration
+from onelabel.recovery.level import level_error
 
 Floats = NDArray[np.float64]
 GROUPS = 10
@@ -20,7 +21,8 @@ class Uncertainty:
 
     Attributes:
         mean: the expectation itself.
-        draw: standard error over which labels happened to be observed (delete-a-group jackknife).
+        draw: standard error over which labels happened to be observed: delete-a-group jackknife, and the information
+            that the labels hold on the level of all classes together.
         doubt: what one label per row cannot tell, not a sampling error: half the gap to reading a classifier's doubt
             between classes as "both", and, for a class, the same share of its own missing as of all classes'.
     """
@@ -57,6 +59,9 @@ def measure(
         ]
         around = np.stack(refits)
         draw = np.sqrt((groups - 1) / groups * ((around - around.mean(0)) ** 2).sum(0))
+    if k is None:
+        a, b, knots = (torch.as_tensor(v) for v in (fitted.slope, fitted.intercept, fitted.knots))
+        draw = np.hypot(draw, level_error(sample, a, b, knots, "either").numpy())
     other = missing_per_row(fit_calibration(sample, k=k, start=fitted, doubt="both", iterations=30), sample)
     gap = np.abs(other - mean) / 2
     share = gap[-1] / max(float(mean[-1]), 1e-12)

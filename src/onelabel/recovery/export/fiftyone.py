@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from onelabel.data._files import atomic_file
 from onelabel.recovery.table import Example, RecoveredFile
+from onelabel.system import atomic_file
 
 
 def write_fiftyone(file: RecoveredFile, out: Path) -> Path:

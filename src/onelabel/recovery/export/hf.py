@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from onelabel.data._files import need
 from onelabel.recovery.table import RecoveredFile
+from onelabel.system import need
 
 
 def write_hf(file: RecoveredFile, out: Path) -> Path:

@@ -7,8 +7,8 @@ from pathlib import Path
 from urllib.parse import quote
 from xml.sax.saxutils import quoteattr
 
-from onelabel.data._files import atomic_file, atomic_write
 from onelabel.recovery.table import RecoveredFile
+from onelabel.system import atomic_file, atomic_write
 
 URL = "/data/local-files/?d="
 

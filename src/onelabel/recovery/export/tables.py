@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from onelabel.data._files import atomic_file
 from onelabel.recovery.table import RecoveredFile, parquet_file
+from onelabel.system import atomic_file
 
 
 def write_csv(file: RecoveredFile, out: Path) -> Path:

@@ -1,0 +1,65 @@
+"""How many positives there are at all: the one direction in which a single label per row says little."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from onelabel.recovery.calibrate import Sample
+
+#: Before any data k−1 is believed to be about 0.7, within a factor of e² (95%): decides only where scores say nothing.
+PRIOR_MEAN, PRIOR_SPREAD = math.log(0.7), 1.0
+STEP = 0.25
+
+
+def log_likelihood(p: Tensor, positive: Tensor, negative: Tensor, *, doubt: str) -> Tensor:
+    """log P(o | x) of every row: log p_o + log E[1/(1+R)], less log(1−P₀) as every row has a positive."""
+    from onelabel.recovery.calibrate import _at_least_one, others_of
+
+    row, w, *_ = others_of(p, positive, negative)
+    named = torch.where(positive, p.log(), 0.0).sum(1)
+    value: Tensor = named + (row.exp() * w).sum(1).log()
+    return value - _at_least_one(p)[1].squeeze(1).log() if doubt == "either" else value
+
+
+def objective(
+    sample: Sample, a: Tensor, b: Tensor, knots: Tensor, keep: Tensor | None, doubt: str
+) -> tuple[float, float, Tensor]:
+    """Log posterior of the observed labels up to a constant, k, and expected missing positives per row and class."""
+    from onelabel.recovery.calibrate import _basis, naming_posterior
+
+    total, rows, missing = 0.0, 0.0, torch.zeros_like(b)
+    for part in sample.blocks():
+        x, z = _basis(sample.scores[part], knots), sample.observed[part]
+        p = torch.sigmoid(torch.einsum("j,jnl->nl", a, x) + b).clamp(1e-9, 1 - 1e-9)
+        mask = torch.ones(len(z), dtype=torch.float64) if keep is None else keep[part].double()
+        total += float((mask * log_likelihood(p, z > 0, z < 0, doubt=doubt)).sum())
+        q = naming_posterior(p, z > 0, z < 0)
+        missing += (mask[:, None] * torch.where(z == 0, q, 0.0)).sum(0)
+        rows += float(mask.sum())
+    missing = missing / max(rows, 1.0)
+    extra = max(float(missing.sum()), 1e-9)
+    prior = -0.5 * ((math.log(extra) - PRIOR_MEAN) / PRIOR_SPREAD) ** 2
+    return total + prior, 1 + extra, missing
+
+
+def level_step(sample: Sample, a: Tensor, b: Tensor, knots: Tensor, keep: Tensor | None, doubt: str) -> float:
+    """The shift of all intercepts that a parabola through three values of the objective calls best, at most 1."""
+    low, here, high = (objective(sample, a, b + c, knots, keep, doubt)[0] for c in (-STEP, 0.0, STEP))
+    slope, curve = (high - low) / (2 * STEP), (high + low - 2 * here) / STEP**2
+    if curve >= -1e-9:
+        return math.copysign(1.0, slope) if slope else 0.0
+    return min(max(-slope / curve, -1.0), 1.0)
+
+
+def level_error(sample: Sample, a: Tensor, b: Tensor, knots: Tensor, doubt: str) -> Tensor:
+    """Standard errors of missing positives per row, L and their sum, from the level's information alone."""
+    points = [objective(sample, a, b + c, knots, None, doubt) for c in (-STEP, 0.0, STEP)]
+    curve = -(points[0][0] + points[2][0] - 2 * points[1][0]) / STEP**2
+    spread = 1 / math.sqrt(max(curve, 0.05))
+    each = (points[2][2] - points[0][2]) / (2 * STEP)
+    return spread * torch.cat([each, each.sum().reshape(1)]).abs()
