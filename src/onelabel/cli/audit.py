@@ -44,9 +44,9 @@ def estimate(
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Precision, recall, F1, k and the share of missing labels, with 95% intervals, for the whole dataset."""
-    from onelabel.data._files import atomic_write
     from onelabel.recovery import AuditRows, RecoveredFile, estimate_audit, read_answers
     from onelabel.recovery.audit import Plan
+    from onelabel.system import atomic_write
 
     file, drawn = RecoveredFile.open(recovered), Plan.load(plan)
     said = read_answers(answers, drawn, file.class_names)

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from ._files import Advance, progress
+from onelabel.system import Advance, progress
+
 from .report import DataError
 
 MAX_BYTES = 64 << 30  # COCO's training pictures are 13 GiB

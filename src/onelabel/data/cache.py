@@ -16,7 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ._files import need, progress, say
+from onelabel.system import need, progress, say
+
 from .augment import IMAGENET_MEAN, IMAGENET_STD, Augment
 from .base import Dataset, FeatureDataset
 from .decode import Decoder, ahead

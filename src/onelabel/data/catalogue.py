@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ._files import say
+from onelabel.system import say
+
 from .archives import extract
 from .download import download
 from .report import DataError

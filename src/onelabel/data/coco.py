@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._files import say
+from onelabel.system import say
+
 from .base import Draw, Part, Splits, make_splits
 from .paths import find_tree, inside, present
 from .report import DataError, Report

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ._files import need
+from onelabel.system import need
+
 from .base import Draw, Part, Splits, make_splits
 from .paths import find_tree, inside, present
 from .report import DataError, Report

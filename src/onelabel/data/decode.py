@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from ._files import Advance, workers
+from onelabel.system import Advance, workers
+
 from .images import ImageError
 from .report import Problem
 from .sources import ImageSource

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ._files import need
+from onelabel.system import need
+
 from .base import Draw, Part, Splits, make_splits
 from .report import Report
 from .sources import ArraySource

@@ -12,7 +12,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from ._files import atomic_write, progress, say
+from onelabel.system import atomic_write, progress, say
+
 from .report import DataError
 
 _BLOCK = 1 << 20

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ._files import need
+from onelabel.system import need
+
 from .base import Draw, Splits
 from .images import MAX_PIXELS, ImageError, Raw
 from .own import Records, own_splits, part_name

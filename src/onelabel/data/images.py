@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._files import need
+from onelabel.system import need
+
 from .report import DataError
 
 Raw = bytes | str | NDArray[np.uint8]

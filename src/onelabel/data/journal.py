@@ -18,7 +18,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ._files import atomic_write, say
+from onelabel.system import atomic_write, say
 
 
 class ChunkedArray:

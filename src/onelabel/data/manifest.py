@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ._files import atomic_file, need, progress
+from onelabel.system import atomic_file, need, progress
+
 from .folders import scan_folder
 from .images import ImageError, inspect_image
 from .own import Records

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onelabel.labels import Labels
+from onelabel.system import need
 
-from ._files import need
 from .arff import read_arff
 from .base import Draw, Part, Splits, make_splits
 from .report import DataError, Report

@@ -15,7 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ._files import progress, say
+from onelabel.system import progress, say
+
 from .base import Dataset
 from .decode import Decoder, in_chunks
 from .journal import ChunkedArray

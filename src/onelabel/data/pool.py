@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from typing import TypeVar
 
-from ._files import workers as count_workers
+from onelabel.system import workers as count_workers
 
 A = TypeVar("A")
 B = TypeVar("B")

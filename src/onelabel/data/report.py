@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ._files import atomic_write
+from onelabel.system import atomic_write
 
 
 class DataError(ValueError):

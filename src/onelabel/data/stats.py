@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from onelabel.labels import Labels, k_interval
+from onelabel.system import atomic_write
 
-from ._files import atomic_write
 from .base import Splits
 
 SAMPLES = (5, 10, 25)

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, get_worker_info
 
-from ._files import workers as count_workers
+from onelabel.system import workers as count_workers
+
 from .decode import decode_rows
 from .report import Problem
 from .sources import ImageSource

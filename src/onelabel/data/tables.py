@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ._files import need
+from onelabel.system import need
+
 from .base import Draw, Splits
 from .own import Records, merge_duplicates, own_splits, part_name
 from .report import KINDS, DataError, Report

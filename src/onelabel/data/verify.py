@@ -9,7 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ._files import progress
+from onelabel.system import progress
+
 from .base import Dataset, Splits
 from .images import ImageError
 from .pool import process_map

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ._files import progress
+from onelabel.system import progress
+
 from .base import Draw, Part, Splits, make_splits
 from .paths import find_tree, present
 from .report import DataError, Report

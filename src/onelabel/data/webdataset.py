@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._files import need, progress, workers
+from onelabel.system import need, progress, workers
+
 from .base import Draw, Splits
 from .images import MAX_PIXELS, SUFFIXES, ImageError, Raw
 from .own import Records, merge_duplicates, own_splits, part_name

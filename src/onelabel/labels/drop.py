@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from onelabel.labels.build import true_matrix
 from onelabel.labels.csr import Ints, as_array, assemble, refuse
 from onelabel.labels.matrix import Labels
-from onelabel.labels.progress import track
+from onelabel.system import progress
 
 Scheme = Literal["uniform", "frequency", "size", "weights", "missing"]
 Entries = tuple[Ints, Ints]
 Bools = NDArray[np.bool_]
 
+#: Rows between two updates of the progress bar.
+STEP = 4096
 #: The arguments only one scheme reads.
 _OWN = {"bias": "frequency", "sizes": "size", "power": "size", "class_weights": "weights"}
 _OWN["observed_fraction"] = "missing"
@@ -161,13 +163,16 @@ def _published(present: Bools, seed: int, positives: int, negatives: int) -> tup
     shuffle = rng.shuffle
     kept: list[Ints] = []
     absent: list[Ints] = []
-    for row in track(len(present), "dropping labels"):
-        here = np.flatnonzero(present[row])
-        shuffle(here)
-        kept.append(here[:positives])
-        gone = np.flatnonzero(~present[row])
-        shuffle(gone)
-        absent.append(gone[:negatives])
+    with progress("dropping labels", len(present), wanted=len(present) > 2 * STEP) as advance:
+        for row in range(len(present)):
+            here = np.flatnonzero(present[row])
+            shuffle(here)
+            kept.append(here[:positives])
+            gone = np.flatnonzero(~present[row])
+            shuffle(gone)
+            absent.append(gone[:negatives])
+            if row % STEP == STEP - 1:
+                advance(STEP)
     return _stack(kept), _stack(absent)
 
 

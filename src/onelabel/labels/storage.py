@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from onelabel.labels.matrix import Labels
+from onelabel.system import atomic_path
 
 FORMAT = "onelabel.labels"
 VERSION = 1
@@ -22,17 +22,8 @@ def save(labels: Labels, path: str | os.PathLike[str]) -> None:
     """Write `labels` to `path`, all or nothing."""
     target = Path(path)
     write = _writer(target, {".npz": _write_npz, ".parquet": _write_parquet})
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=target.suffix)
-    os.close(handle)
-    try:
-        write(labels, temporary)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)  # mkstemp makes files only their owner can read
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    with atomic_path(target) as temporary:
+        write(labels, str(temporary))
 
 
 def load(path: str | os.PathLike[str]) -> Labels:

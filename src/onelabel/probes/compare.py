@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from onelabel.labels import Labels
 from onelabel.probes.auto import METHODS, Choice, choose
 from onelabel.probes.results import Row
 from onelabel.probes.role_table import load_voc_features, map_on
+from onelabel.system import atomic_path
 
 
 @dataclass(frozen=True)
@@ -137,6 +137,5 @@ def plot(choice: Choice, path: str | Path) -> None:
     bars.set(xlabel=f"{choice.criterion} at the best epoch")
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{os.getpid()}.{target.name}")
-    figure.savefig(temporary, dpi=130)
-    os.replace(temporary, target)
+    with atomic_path(target) as temporary:
+        figure.savefig(temporary, dpi=130)

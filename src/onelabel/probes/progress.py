@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
@@ -12,6 +11,7 @@ from torch import Tensor
 
 from onelabel.probes.criteria import Held
 from onelabel.probes.spec import ProbeSpec
+from onelabel.system import make_bar
 
 
 class Board:
@@ -21,20 +21,9 @@ class Board:
         self.specs, self.held = specs, held
         self.best, self.text = float("-inf"), ""
         self.bar: Any = None
-        if wanted and sys.stderr.isatty():
-            try:
-                from rich.console import Console
-                from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-            except ImportError:
-                return
-            self.bar = Progress(
-                TextColumn("{task.fields[probes]} probes"),
-                BarColumn(),
-                TimeRemainingColumn(),
-                TextColumn("{task.description}"),
-                console=Console(stderr=True),
-                transient=True,
-            )
+        if wanted:
+            self.bar = make_bar("{task.fields[probes]} probes", "bar", "left", "{task.description}")
+        if self.bar is not None:
             total = sum(spec.epochs / spec.batch_size for spec in specs)
             self.task = self.bar.add_task("", total=total, probes=len(specs))
 

@@ -21,6 +21,7 @@ from onelabel.probes.block import product
 from onelabel.probes.criteria import Held, agreement
 from onelabel.probes.features import as_features
 from onelabel.probes.spec import ProbeSpec
+from onelabel.system import atomic_path
 
 
 @dataclass(frozen=True)
@@ -149,9 +150,8 @@ class ProbeResults:
         """One line a probe: its settings, best epoch, and the value of every held-out set there."""
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = target.with_name(f".{target.name}.{os.getpid()}")
         columns = {name: self.at_best(name) for name in self.history}
-        with temporary.open("w", newline="") as file:
+        with atomic_path(target) as temporary, temporary.open("w", newline="") as file:
             writer = csv.writer(file)
             heads = ["method", "labels", "hyper", "lr", "batch_size", "weight_decay", "epochs", "seed", "best_epoch"]
             writer.writerow([*heads, *(f"{name}_{self.criteria[name]}" for name in columns)])
@@ -160,7 +160,6 @@ class ProbeResults:
                 line = [spec.method, spec.labels, hyper, spec.lr, spec.batch_size, spec.weight_decay, spec.epochs]
                 extra = [f"{each[i]:.6f}" for each in columns.values()]
                 writer.writerow([*line, spec.seed, int(self.best_epoch[i]) + 1, *extra])
-        os.replace(temporary, target)
 
 
 def _mean_std(values: NDArray[np.float64]) -> tuple[float, float]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from onelabel.metrics import mean_average_precision
 from onelabel.probes.engine import fit_probes
 from onelabel.probes.results import ProbeResults
 from onelabel.probes.spec import ProbeSpec, grid
+from onelabel.system import atomic_path
 
 #: Method → (its observed labels, the published linear VOC column).
 ROLE_TABLE: Mapping[str, tuple[str, float]] = {
@@ -157,12 +157,10 @@ def write_rows(rows: Sequence[Mapping[str, Any]], path: str | Path) -> None:
     """A table of dictionaries as CSV."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    with temporary.open("w", newline="") as file:
+    with atomic_path(target) as temporary, temporary.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
-    os.replace(temporary, target)
 
 
 def format_rows(rows: Sequence[Mapping[str, Any]]) -> str:

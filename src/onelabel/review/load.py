@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +13,7 @@ from sqlalchemy import Connection, case, delete, func, insert, select, text
 from onelabel.review.database import Database
 from onelabel.review.models import BINS, DONE, DOUBT, ITEM_INDEXES, MISSING, OPEN, Item, Klass, Meta, Tally
 from onelabel.review.source import Source
+from onelabel.system import progress
 
 _COLUMNS = "id row class_index kind probability observed rank bin gain priority state needed conflict loaded"
 _ITEM = list(map(str, _COLUMNS.split(" ")))
@@ -50,7 +48,7 @@ def load_recovered(
             for index in ITEM_INDEXES:
                 index.drop(connection, checkfirst=True)
     kept, classes = 0, len(source.class_names)
-    with _bar(source.rows, "loading suggestions", quiet) as advance:
+    with progress("loading suggestions", source.rows, wanted=not quiet and source.rows >= 200_000) as advance:
         for batch in source.batches():
             columns = _checked(batch, source, classes)
             columns, examples, given = _items(columns, classes, min_probability, double_share, load)
@@ -223,16 +221,3 @@ def _upsert(
     chosen = f"SELECT DISTINCT ON ({key}) {listed} FROM incoming"
     connection.exec_driver_sql(f"INSERT INTO {table} ({listed}) {chosen} {conflict}")
     connection.exec_driver_sql("DROP TABLE incoming")
-
-
-@contextlib.contextmanager
-def _bar(total: int, title: str, quiet: bool) -> Iterator[Callable[[int], None]]:
-    if quiet or total < 200_000 or not sys.stderr.isatty():
-        yield lambda count: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=total)
-        yield lambda count: bar.update(task, advance=count)

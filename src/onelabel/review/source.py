@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from onelabel.system import atomic_path
 
 RECOVERED, AUDITED, VERSION = "onelabel.recovered", "onelabel.audit", 1
 BATCH = 65_536
@@ -111,17 +112,8 @@ def write_table(path: str | os.PathLike[str], columns: dict[str, Any], types: di
     (key, meta), target = header, Path(path)
     schema = pa.schema(list(types.items()), metadata={key: json.dumps(meta, ensure_ascii=False)})
     table = pa.table({name: pa.array(columns[name], schema.field(name).type) for name in types}, schema=schema)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".parquet")
-    os.close(handle)
-    try:
+    with atomic_path(target) as temporary:
         parquet.write_table(table, temporary, compression="zstd")
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def write_recovered(

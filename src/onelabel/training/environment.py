@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
+from onelabel.system import say
 from onelabel.training.config import TrainConfig
-from onelabel.training.machine import say
 
 PACKAGES = ("onelabel", "torch", "torchvision", "timm", "lightning", "numpy", "safetensors")
 

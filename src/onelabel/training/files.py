@@ -6,7 +6,6 @@ import contextlib
 import errno
 import json
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,29 +13,12 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from onelabel.system import atomic_path
 from onelabel.training.machine import TrainingError
 
 
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary name beside `path` that becomes `path` when the block ends without an error."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
-
-
 def write_bytes(path: Path, content: bytes) -> None:
-    with replacing(path) as temporary:
+    with atomic_path(path) as temporary:
         temporary.write_bytes(content)
 
 
@@ -49,7 +31,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def write_array(path: Path, array: Any) -> None:
-    with replacing(path) as temporary, open(temporary, "wb") as file:
+    with atomic_path(path) as temporary, open(temporary, "wb") as file:
         np.save(file, array, allow_pickle=False)
 
 
@@ -77,7 +59,7 @@ def link(source: Path, target: Path) -> None:
     try:
         os.link(source, target)
     except OSError:
-        with replacing(target) as temporary:
+        with atomic_path(target) as temporary:
             shutil.copyfile(source, temporary)
 
 
@@ -94,9 +76,3 @@ def explaining(where: Path) -> Iterator[None]:
         else:
             advice = f"cannot write ({error.strerror or error}); the last checkpoint is intact"
         raise TrainingError(f"{where}: {advice}") from error
-
-
-def _umask() -> int:
-    umask = os.umask(0)
-    os.umask(umask)
-    return umask

@@ -6,7 +6,6 @@ import contextlib
 import importlib
 import os
 import random
-import sys
 import warnings
 from typing import Any
 
@@ -19,12 +18,6 @@ from onelabel.training.config import TrainConfig
 
 class TrainingError(RuntimeError):
     """Training cannot go on; the message is one line and says what to do."""
-
-
-def say(message: str) -> None:
-    """One line to stderr from the first process, unless ONELABEL_QUIET is set."""
-    if not os.environ.get("ONELABEL_QUIET") and os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0":
-        print(f"onelabel: {message}", file=sys.stderr, flush=True)
 
 
 def make_fabric(config: TrainConfig, loggers: list[Any] | None = None) -> Any:

@@ -18,11 +18,12 @@ from onelabel.methods import method as make_method
 from onelabel.methods import method_info
 from onelabel.models import Classifier, build_classifier
 from onelabel.models.classifier import make_head
+from onelabel.system import say
 from onelabel.training.checkpoint import Position
 from onelabel.training.config import TrainConfig
 from onelabel.training.evaluate import features_of
 from onelabel.training.feeds import Feed
-from onelabel.training.machine import TrainingError, say, seed_everything
+from onelabel.training.machine import TrainingError, seed_everything
 from onelabel.training.plan import Plan
 from onelabel.training.restore import feature_width
 from onelabel.training.session import Phase, Session

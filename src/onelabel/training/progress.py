@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
 import time
 from typing import Any
+
+from onelabel.system import make_bar
 
 
 class Bar(contextlib.AbstractContextManager["Bar"]):
     """A rich bar on a terminal, nothing elsewhere. `speed` is the mean since the epoch began, evaluation left out."""
 
     def __init__(self, total: int, *, show: bool = True) -> None:
-        self.total, self.metric, self.bar, self.task = total, "", None, None
+        self.total, self.metric = total, ""
+        self.bar: Any = None
+        self.task: Any = None
         self.began, self.rows = time.perf_counter(), 0
-        if show and sys.stderr.isatty() and not os.environ.get("ONELABEL_QUIET"):
-            with contextlib.suppress(ImportError):
-                self.bar = _rich()
+        if show:
+            self.bar = make_bar("{task.description}", "bar", "{task.fields[note]}", "left", transient=False)
 
     def __enter__(self) -> Bar:
         if self.bar is not None:
@@ -41,11 +42,3 @@ class Bar(contextlib.AbstractContextManager["Bar"]):
         if self.bar is not None and self.task is not None:
             note = f"{self.speed:,.0f} img/s" + ("" if loss is None else f"  loss {loss:.4f}") + self.metric
             self.bar.update(self.task, description=title, completed=done, note=note)
-
-
-def _rich() -> Any:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[note]}"), TimeRemainingColumn())
-    return Progress(*columns, console=Console(stderr=True))

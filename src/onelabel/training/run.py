@@ -21,10 +21,11 @@ import numpy as np
 from torch import Tensor
 
 from onelabel.models import Classifier
+from onelabel.system import say
 from onelabel.training.config import TrainConfig
 from onelabel.training.environment import describe, make_logger
 from onelabel.training.files import explaining, read_tensors, write_array, write_json, write_tensors, write_text
-from onelabel.training.machine import TrainingError, say
+from onelabel.training.machine import TrainingError
 from onelabel.training.restore import classifier_from, weights_metadata
 
 if TYPE_CHECKING:

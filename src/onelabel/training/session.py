@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from onelabel.contract import Method
 from onelabel.models import Classifier
+from onelabel.system import say
 from onelabel.training.config import TrainConfig
 from onelabel.training.ema import Average
 from onelabel.training.feeds import Feed
-from onelabel.training.machine import say
 from onelabel.training.optim import Rates, classifier_optimizer, method_optimizers, schedule_table
 from onelabel.training.plan import Plan
 from onelabel.training.sharding import full_state, is_split

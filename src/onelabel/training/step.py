@@ -14,10 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from onelabel.contract import Method
+from onelabel.system import say
 from onelabel.training.config import TrainConfig
 from onelabel.training.ema import Average
 from onelabel.training.feeds import Feed
-from onelabel.training.machine import gather_rows, say
+from onelabel.training.machine import gather_rows
 from onelabel.training.optim import Rates
 
 

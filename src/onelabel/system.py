@@ -1,0 +1,120 @@
+"""What every room asks of the machine: files that are whole or absent, a bar for who waits, a word aloud, extras.
+
+Imports nothing heavy and nothing of onelabel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+Advance = Callable[[int], None]
+
+
+def need(module: str, extra: str) -> Any:
+    """Import an optional module, or say which extra installs it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(f"{module} is not installed: pip install 'onelabel[{extra}]'") from error
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A temporary name beside `path`, with its suffix, that becomes `path` when the block ends without an error."""
+    target = Path(path)
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=f".tmp{target.suffix}", dir=target.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)  # mkstemp is private to its owner; an output is an ordinary file
+        os.replace(temporary, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+@contextlib.contextmanager
+def atomic_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """A binary file, its folder made where missing, that appears under `path` only when the block ends well."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    with atomic_path(path) as temporary, open(temporary, "wb") as file:
+        yield file
+
+
+def atomic_write(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Write a whole file atomically."""
+    with atomic_file(path) as file:
+        file.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
+
+
+# -- people ------------------------------------------------------------------------------------------------------------
+
+
+def say(message: str) -> None:
+    """One line to stderr from the first process, unless ONELABEL_QUIET is set."""
+    if not os.environ.get("ONELABEL_QUIET") and os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0":
+        print(f"onelabel: {message}", file=sys.stderr, flush=True)
+
+
+def make_bar(*columns: str, transient: bool = True) -> Any:
+    """A rich progress bar on stderr; None where nobody watches: no terminal, no rich, or ONELABEL_QUIET.
+
+    A column is a text with fields of the task, or the name of one of rich's: bar, left, count, bytes, speed.
+    """
+    if not sys.stderr.isatty() or os.environ.get("ONELABEL_QUIET"):
+        return None
+    try:
+        from rich import progress as rich
+        from rich.console import Console
+    except ImportError:
+        return None
+    known: dict[str, Any] = {
+        "bar": rich.BarColumn,
+        "left": rich.TimeRemainingColumn,
+        "count": rich.MofNCompleteColumn,
+        "bytes": rich.DownloadColumn,
+        "speed": rich.TransferSpeedColumn,
+    }
+    made = (known[column]() if column in known else rich.TextColumn(column) for column in columns)
+    return rich.Progress(*made, console=Console(stderr=True), transient=transient)
+
+
+@contextlib.contextmanager
+def progress(title: str, total: int | None, *, unit: str = "", wanted: bool = True) -> Iterator[Advance]:
+    """A bar for a piece of work of known size; yields `advance(n)`."""
+    amount = ("bytes", "speed") if unit == "bytes" else ("count",)
+    bar = make_bar("{task.description}", "bar", *amount, "left") if wanted else None
+    if bar is None:
+        yield lambda n: None
+        return
+    with bar:
+        task = bar.add_task(title, total=total)
+        yield lambda n: bar.advance(task, n)
+
+
+# -- the processor -----------------------------------------------------------------------------------------------------
+
+
+def workers(requested: int | None = None) -> int:
+    """How many workers to use: as asked, else the CPUs this process may run on, at most 32."""
+    if requested is not None:
+        return max(0, requested)
+    with contextlib.suppress(AttributeError, OSError):
+        return min(32, len(os.sched_getaffinity(0)))
+    return min(32, os.cpu_count() or 1)
