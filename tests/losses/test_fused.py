@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import onelabel
+from onelabel.kernels.form import ENTROPY, Curve, Form, nll
 from onelabel.losses import ASL, BCE, EM, GR, IU, LASD, SPLC, WAN, Hill, fused
 from onelabel.losses.forms import form_of
 from onelabel.losses.module import ElementWise
@@ -206,6 +207,28 @@ def test_consistency_of_views_is_kept() -> None:
         got = criterion(logits[0], observed, views=[logits[1], logits[2]])
     with fused.using("off"):
         assert torch.equal(got, criterion(logits[0], observed, views=[logits[1], logits[2]]))
+
+
+def test_pseudo_labels_of_methods_with_memory() -> None:
+    """EM with soft targets (em-apl): what `mean` is for."""
+    torch.manual_seed(0)
+    logits = torch.randn(B, L, dtype=torch.float64, requires_grad=True)
+    observed = torch.randint(-1, 2, (B, L), dtype=torch.int8)
+    target = torch.where(torch.rand(B, L) < 0.5, torch.rand(B, L), -1.0).double()
+
+    def expression(g: Tensor, z: Tensor) -> Tensor:
+        p = torch.sigmoid(g)
+        soft = 0.3 * (-target * p.log() - (1 - target) * (1 - p).log())
+        return torch.where((target >= 0) & (z == 0), soft, EM().entries(g, z)).mean()
+
+    form = Form(nll(), Curve(ENTROPY, (-0.2,)), nll().mirrored(), target=target, target_weight=0.3)
+    results = []
+    for mode in ("off", "on"):
+        with fused.using(mode):  # type: ignore[arg-type]
+            loss = fused.mean(form, logits, observed, expression)
+        results.append((loss, *torch.autograd.grad(loss, logits)))
+    assert torch.allclose(results[0][0], results[1][0])
+    assert torch.allclose(results[0][1], results[1][1])
 
 
 def test_transforms_and_compilers_see_the_expression() -> None:

@@ -104,6 +104,17 @@ def apply(form: Form, logits: Tensor, observed: Tensor, expression: Expression |
     return _Fused.apply(logits, observed, form, expression)
 
 
+def mean(form: Form, logits: Tensor, observed: Tensor, expression: Expression) -> Tensor:
+    """`expression(logits, observed)`, fused where that is chosen: for methods that turn what they remember into labels.
+
+    A pseudo-label is an observed one (+1 or −1 in `observed`) or soft (`Form.target`); `form` must say the same as
+    `expression`.
+    """
+    if not chosen(logits) or _mode[0] == "compile":
+        return expression(logits, observed)
+    return apply(form, logits, observed, expression)
+
+
 def engine(logits: Tensor) -> Any:
     """The module that evaluates forms of such logits."""
     if logits.device.type == "cuda" and logits.dtype in HALF_OR_SINGLE and _has_triton():
