@@ -163,6 +163,20 @@ def test_labels_of_any_integer_or_float_dtype(name: str) -> None:
             torch.testing.assert_close(a, b)
 
 
+@every
+def test_memory_of_any_layout(name: str) -> None:
+    """Rows that share their memory, and columns before rows."""
+    logits, observed, call = inputs(name)
+    rows = observed[2:3].expand(B, L)
+    flipped = (logits.detach().T.contiguous().T.requires_grad_(), observed.T.contiguous().T)
+    for a, b in (
+        (run(make(name), logits, rows, call), run(make(name), logits, rows.clone(), call)),
+        (run(make(name), logits, observed, call), run(make(name), *flipped, call)),
+    ):
+        for x, y in zip(a, b, strict=True):
+            torch.testing.assert_close(x, y)
+
+
 # -- shapes ---------------------------------------------------------------------------------------------------------
 
 

@@ -29,9 +29,10 @@ def em(logits: Tensor, observed: Tensor, *, alpha: Number = 0.2, eps: float = 0.
             negative=nll(-logits, eps=eps),
         )
     # H(p) = cost(u) − u·σ(u) at u = −|g|, where no term cancels another; so one curve serves all three labels.
-    u = logits * torch.where(observed == 0, -logits.detach().sign(), -observed.to(logits.dtype))
+    unknown = observed == 0
+    u = -logits * torch.where(unknown, logits.detach().sign(), observed.to(logits.dtype))
     loss = cost(u)
-    return torch.where(observed == 0, alpha * (u * torch.sigmoid(u) - loss), loss)
+    return torch.where(unknown, alpha * (u * torch.sigmoid(u) - loss), loss)
 
 
 @register(
