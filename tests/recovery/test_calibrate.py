@@ -10,8 +10,9 @@ import torch
 
 from onelabel.labels import Labels, drop_labels
 from onelabel.metrics import calibration_error
-from onelabel.recovery.calibrate import LIMIT, Calibration, draw_sample, fit_calibration, naming_posterior
+from onelabel.recovery.calibrate import LIMIT, Calibration, draw_sample, fit_calibration
 from onelabel.recovery.folds import ArrayScores
+from onelabel.recovery.naming import naming_posterior
 
 
 def made_up(rows: int = 3000, classes: int = 10, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,16 +11,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from onelabel.labels import Labels
-from onelabel.probes.prior import _posterior
 from onelabel.recovery.level import level_step
+from onelabel.recovery.naming import Sample, at_least_one, basis, naming_posterior
 
 #: Logits beyond this say the same: probabilities of exactly 0 or 1 come in as ±LIMIT.
 LIMIT = 30.0
-#: Entries (rows × classes) of the sample that calibration learns from, and of a block of it.
-SAMPLE_ENTRIES, BLOCK_ENTRIES = 4_000_000, 150_000
+#: Entries (rows × classes) of the sample that calibration learns from.
+SAMPLE_ENTRIES = 2_000_000
 #: Where f may bend: quantiles of the scores of observed labels.
 KNOTS = (0.1, 0.3, 0.6)
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
 
 
 @dataclass(frozen=True)
@@ -56,7 +54,7 @@ class Calibration:
 
     def marginal(self, scores: Any) -> Tensor:
         """P(y_l=1 | x, at least one positive): what is said of an observed entry as if it had not been observed."""
-        return _at_least_one(self.raw(scores))[0]
+        return at_least_one(self.raw(scores))[0]
 
     def posterior(self, scores: Any, observed: Any) -> Tensor:
         """P(y_l=1 | x, the observed labels of the row), N×L; observed entries get :meth:`marginal`.
@@ -68,58 +66,7 @@ class Calibration:
         positive, negative = z > 0, z < 0
         q = naming_posterior(p, positive, negative)
         use = (z == 0) & positive.any(1, keepdim=True)
-        return torch.where(use, q, _at_least_one(p)[0]).clamp(0, 1)
-
-
-def naming_posterior(p: Tensor, positive: Tensor, negative: Tensor, *, exact: int = 8) -> Tensor:
-    """P(y_l=1 | x, the row's observed positive) of every entry, as `probes.prior._posterior` has it, for many classes.
-
-    A row's `exact` likeliest entries enter the number of its other positives exactly, all others together by their
-    sum: log(1−p+p·t) ≈ p·(t−1), off by p²/2 at most. With no more than `exact` classes it is exact.
-    """
-    if p.shape[1] <= exact:
-        t, w = _quadrature(p.dtype)
-        return _posterior(p, positive, negative, t, w)
-    row, w, t, others, top, at, terms = others_of(p, positive, negative, exact=exact)
-    a, b = (row.exp() * (w * t)).sum(1, keepdim=True), (row.exp() * w).sum(1, keepdim=True)
-    q = others * a / (others * a + (1 - others) * b)
-    without_it = (row[:, None] - terms).exp()
-    a, b = (without_it * (w * t)).sum(-1), (without_it * w).sum(-1)
-    q = q.scatter(1, at, top * a / (top * a + (1 - top) * b))
-    return torch.where(positive, 1.0, q)
-
-
-def _quadrature(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    return torch.tensor((_NODES + 1) / 2, dtype=dtype), torch.tensor(_WEIGHTS / 2, dtype=dtype)
-
-
-def others_of(p: Tensor, positive: Tensor, negative: Tensor, *, exact: int = 8) -> tuple[Tensor, ...]:
-    """log E[t^R] of the row's positives other than the observed one at the quadrature's nodes, and what made it."""
-    t, w = _quadrature(p.dtype)
-    others = p.masked_fill(negative | positive, 0.0)
-    top, at = others.topk(min(exact, p.shape[1]), dim=1)
-    terms = torch.log1p(top[..., None] * (t - 1))  # n×exact×T
-    rest = (others.sum(1, keepdim=True) - top.sum(1, keepdim=True)).clamp(min=0)
-    return terms.sum(1) + rest * (t - 1), w, t, others, top, at, terms
-
-
-def _at_least_one(p: Tensor) -> tuple[Tensor, Tensor]:
-    """p / (1 − Π(1−p_j)), and that divisor N×1."""
-    some = -torch.expm1(torch.log1p(-p).sum(1, keepdim=True))
-    return (p / some.clamp(min=1e-30)).clamp(max=1.0), some
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Rows that calibration learns from: each has exactly one observed positive."""
-
-    scores: Tensor  #: n×L float64
-    observed: Tensor  #: n×L int8
-
-    def blocks(self) -> Iterator[slice]:
-        step = max(1, BLOCK_ENTRIES // self.scores.shape[1])
-        for start in range(0, len(self.scores), step):
-            yield slice(start, start + step)
+        return torch.where(use, q, at_least_one(p)[0]).clamp(0, 1)
 
 
 def draw_sample(scores: Any, labels: Labels, *, entries: int = SAMPLE_ENTRIES, seed: int = 0) -> Sample:
@@ -201,11 +148,6 @@ class _Sums:
     rows: float = 0.0
 
 
-def _basis(s: Tensor, knots: Tensor) -> Tensor:
-    """J+1 × rows × classes: s and its hinges."""
-    return torch.stack([s, *((s - knot).clamp(min=0) for knot in knots)])
-
-
 def _expect(sample: Sample, a: Tensor, b: Tensor, knots: Tensor, keep: Tensor | None, doubt: str) -> _Sums:
     """The M step's gradient and curvature at (a, b), with the E step's targets."""
     shared, classes = len(a), len(b)
@@ -215,11 +157,11 @@ def _expect(sample: Sample, a: Tensor, b: Tensor, knots: Tensor, keep: Tensor | 
 
     sums = _Sums(zeros(shared), zeros(classes), zeros(shared, shared), zeros(shared, classes), zeros(classes))
     for part in sample.blocks():
-        x, z = _basis(sample.scores[part], knots), sample.observed[part]
+        x, z = basis(sample.scores[part], knots), sample.observed[part]
         p = torch.sigmoid(torch.einsum("j,jnl->nl", a, x) + b).clamp(1e-9, 1 - 1e-9)
         q = naming_posterior(p, z > 0, z < 0)
         mask = torch.ones(len(z), 1, dtype=torch.float64) if keep is None else keep[part].double()[:, None]
-        some = _at_least_one(p)[1].clamp(min=1e-3) if doubt == "either" else torch.ones_like(mask)
+        some = at_least_one(p)[1].clamp(min=1e-3) if doubt == "either" else torch.ones_like(mask)
         residual, curve = mask * (q - p / some), mask * (p * (1 - p) / some)
         sums.gradient_a += (x * residual).sum((1, 2))
         sums.gradient_b += residual.sum(0)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onelabel.system import atomic_write, progress
 from onelabel.labels import Labels
 from onelabel.probes import ProbeSpec
 from onelabel.recovery.calibrate import Calibration, draw_sample, fit_calibration
@@ -21,6 +20,7 @@ from onelabel.recovery.summary import Z95, ClassSummary, as_csv, as_rows, summar
 from onelabel.recovery.table import COLUMNS, KEY, RecoveredFile, header, parquet_file
 from onelabel.recovery.thresholds import Histogram, Thresholds, choose_thresholds
 from onelabel.recovery.uncertainty import measure
+from onelabel.system import atomic_write, progress
 
 
 @dataclass(frozen=True)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onelabel.labels.k import _student
 from onelabel.recovery.audit import Plan
+from onelabel.recovery.design import Design, Linear, bootstrap
 from onelabel.recovery.table import RecoveredFile
 
 Floats = NDArray[np.float64]
@@ -63,47 +62,6 @@ class AuditEstimate:
         return f"{self.rows} audited rows: " + "; ".join(f"{k} {v}" for k, v in self.overall.items())
 
 
-@dataclass(frozen=True)
-class _Design:
-    """The sample: strata and their sizes, and how totals and variances follow."""
-
-    stratum: NDArray[np.int64]
-    size: Floats
-    drawn: Floats
-
-    def total(self, values: Floats) -> Floats:
-        """Σ_h N_h·mean_h over the first axis."""
-        weight = (self.size / self.drawn)[self.stratum]
-        out: Floats = np.tensordot(weight, values, 1)
-        return out
-
-    def variance(self, values: Floats, *, least: Floats | None = None) -> tuple[Floats, Floats]:
-        """Of the total of n×… values, Σ_h N_h²(1−f_h)s_h²/n_h, and Satterthwaite's degrees of freedom.
-
-        `least` (n×…) are variances that the model expects of each value: s_h² is not taken below their mean. A stratum
-        of which one row was drawn (out of several) takes the variance over all rows.
-        """
-        shape = values.shape[1:]
-        variance, fourth = np.zeros(shape), np.zeros(shape)
-        everywhere = values.var(0, ddof=1) if len(values) > 1 else np.zeros(shape)
-        for h in range(len(self.size)):
-            mine = self.stratum == h
-            n, rows = float(self.drawn[h]), float(self.size[h])
-            s2 = values[mine].var(0, ddof=1) if n > 1 else everywhere
-            if least is not None:
-                s2 = np.maximum(s2, least[mine].mean(0))
-            v = rows**2 * (1 - n / rows) * s2 / n
-            variance += v
-            fourth += v**2 / max(n - 1, 1)
-        freedom = np.divide(variance**2, fourth, out=np.full(shape, 1e5), where=fourth > 0)
-        return variance, freedom
-
-
-@lru_cache(maxsize=4096)
-def _t(level: float, freedom: int) -> float:
-    return _student(level, max(freedom, 1))
-
-
 def estimate_audit(
     recovered: RecoveredFile | str | os.PathLike[str],
     plan: Plan,
@@ -136,7 +94,7 @@ def estimate_audit(
     size = np.array([plan.sizes[name][0] for name in names], np.float64)
     lost = sum(plan.sizes[name][0] for name in plan.sizes if name not in place)
     size *= 1 + lost / max(size.sum(), 1)
-    design = _Design(stratum, size, np.bincount(stratum).astype(np.float64))
+    design = Design(stratum, size, np.bincount(stratum).astype(np.float64))
     known = _read(file, plan.rows[whole])
     y = _answers(answers[whole], known.x, design)
     mask = np.stack([np.ones_like(known.kept), known.kept, known.added, known.seen])  # 4×n×L
@@ -144,8 +102,8 @@ def estimate_audit(
     expected = known.x * (1 - known.x)
     base = np.stack([known.sum_all, known.sum_kept, known.sum_added, known.sum_seen])
     totals = base + np.stack([design.total(r) for r in residual])
-    make = _Linear(design, residual, mask * expected, level) if intervals == "linear" else None
-    boot = None if make is not None else _bootstrap(design, residual, base, repeats, seed)
+    make = Linear(design, residual, mask * expected, level) if intervals == "linear" else None
+    boot = None if make is not None else bootstrap(design, residual, base, repeats, seed)
     sizes = (known.count_kept, known.count_added)
     classes = {}
     for i, name in enumerate(file.class_names):
@@ -199,7 +157,7 @@ def _read(file: RecoveredFile, rows: NDArray[np.int64]) -> _Known:
     return _Known(x, kept, added, seen, *sums)
 
 
-def _answers(answers: NDArray[np.int8], x: Floats, design: _Design) -> Floats:
+def _answers(answers: NDArray[np.int8], x: Floats, design: Design) -> Floats:
     """1, 0; an unanswered entry is x plus the mean residual of its class and stratum."""
     y = (answers > 0).astype(np.float64)
     open_ = answers == 0
@@ -213,25 +171,10 @@ def _answers(answers: NDArray[np.int8], x: Floats, design: _Design) -> Floats:
     return y
 
 
-class _Linear:
-    """Intervals of totals and of ratios of them, by linearisation."""
-
-    def __init__(self, design: _Design, residual: Floats, least: Floats, level: float) -> None:
-        self.design, self.residual, self.least, self.level = design, residual, least, level
-
-    def half(self, gradient: Floats, classes: tuple[int, ...]) -> float:
-        """Half the interval of g·totals summed over these classes."""
-        at = list(classes)
-        z = np.tensordot(gradient, self.residual[:, :, at].sum(2), 1)
-        least = np.tensordot(gradient**2, self.least[:, :, at].sum(2), 1) if len(at) == 1 else None
-        variance, freedom = self.design.variance(z, least=least)
-        return _t(self.level, int(freedom)) * math.sqrt(float(variance))
-
-
 def _numbers(
     t: Floats,
     count: tuple[float, float],
-    make: _Linear | None,
+    make: Linear | None,
     classes: tuple[int, ...],
     boot: Floats | None,
     level: float,
@@ -263,7 +206,7 @@ def _numbers(
     return out
 
 
-def _count(t: Floats, make: _Linear | None, classes: tuple[int, ...], boot: Floats | None, level: float) -> Estimate:
+def _count(t: Floats, make: Linear | None, classes: tuple[int, ...], boot: Floats | None, level: float) -> Estimate:
     value = float(t[TRUE])
     if boot is not None:
         low, high = np.quantile(boot[:, TRUE], [(1 - level) / 2, (1 + level) / 2])
@@ -288,18 +231,3 @@ def _unit(i: int) -> Floats:
 
 def _unit_interval(value: float) -> float:
     return min(max(value, 0.0), 1.0)
-
-
-def _bootstrap(design: _Design, residual: Floats, base: Floats, repeats: int, seed: int) -> Floats:
-    """Totals of `repeats` resamples, repeats×4×L: n_h−1 rows a stratum, rescaled for the finite population."""
-    rng = np.random.default_rng(seed)
-    weight = np.zeros((repeats, len(design.stratum)))
-    for h in range(len(design.size)):
-        mine = np.flatnonzero(design.stratum == h)
-        n, rows = len(mine), float(design.size[h])
-        if n == 1:
-            weight[:, mine] = rows
-            continue
-        hits = rng.multinomial(n - 1, np.full(n, 1 / n), size=repeats) * (n / (n - 1))
-        weight[:, mine] = (rows / n) * (1 + math.sqrt(1 - n / rows) * (hits - 1))
-    return base + np.einsum("bn,tnl->btl", weight, residual)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from onelabel.recovery.calibrate import Sample
+from onelabel.recovery.naming import Sample, at_least_one, basis, naming_posterior, others_of
 
 #: Before any data k−1 is believed to be about 0.7, within a factor of e² (95%): decides only where scores say nothing.
 PRIOR_MEAN, PRIOR_SPREAD = math.log(0.7), 1.0
@@ -18,23 +16,19 @@ STEP = 0.25
 
 def log_likelihood(p: Tensor, positive: Tensor, negative: Tensor, *, doubt: str) -> Tensor:
     """log P(o | x) of every row: log p_o + log E[1/(1+R)], less log(1−P₀) as every row has a positive."""
-    from onelabel.recovery.calibrate import _at_least_one, others_of
-
     row, w, *_ = others_of(p, positive, negative)
     named = torch.where(positive, p.log(), 0.0).sum(1)
     value: Tensor = named + (row.exp() * w).sum(1).log()
-    return value - _at_least_one(p)[1].squeeze(1).log() if doubt == "either" else value
+    return value - at_least_one(p)[1].squeeze(1).log() if doubt == "either" else value
 
 
 def objective(
     sample: Sample, a: Tensor, b: Tensor, knots: Tensor, keep: Tensor | None, doubt: str
 ) -> tuple[float, float, Tensor]:
     """Log posterior of the observed labels up to a constant, k, and expected missing positives per row and class."""
-    from onelabel.recovery.calibrate import _basis, naming_posterior
-
     total, rows, missing = 0.0, 0.0, torch.zeros_like(b)
     for part in sample.blocks():
-        x, z = _basis(sample.scores[part], knots), sample.observed[part]
+        x, z = basis(sample.scores[part], knots), sample.observed[part]
         p = torch.sigmoid(torch.einsum("j,jnl->nl", a, x) + b).clamp(1e-9, 1 - 1e-9)
         mask = torch.ones(len(z), dtype=torch.float64) if keep is None else keep[part].double()
         total += float((mask * log_likelihood(p, z > 0, z < 0, doubt=doubt)).sum())
