@@ -11,7 +11,15 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from onelabel.models import Classifier, SmallCNN, build_backbone, build_classifier, load_weights, read_weights
+from onelabel.models import (
+    Classifier,
+    SmallCNN,
+    build_backbone,
+    build_classifier,
+    load_weights,
+    read_weights,
+    starting_weights,
+)
 
 
 def test_timm_backbone_gives_pooled_features() -> None:
@@ -135,3 +143,21 @@ def test_shared_weights_give_the_shared_features(shared_data: Path) -> None:
         found[stride] = np.mean([np.corrcoef(a, b)[0, 1] for a, b in zip(features, expected, strict=True)])
     assert found["auto"] > 0.88
     assert found["auto"] > found["v1.5"] + 0.05
+
+
+def test_nothing_said_means_pretrained_where_there_are_any() -> None:
+    assert starting_weights("resnet50", None) == "pretrained"
+    assert starting_weights("resnet50", "random") is None
+    assert starting_weights("resnet50", "w.safetensors") == "w.safetensors"
+    assert starting_weights("small-cnn", None) is None
+
+
+def test_weights_that_cannot_be_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    import timm
+
+    def fails(*_: object, **__: object) -> None:
+        raise OSError("no route to host\nand much more")
+
+    monkeypatch.setattr(timm, "create_model", fails)
+    with pytest.raises(RuntimeError, match=r"resnet50 could not be had \(no route to host\); give weights=FILE"):
+        build_backbone("resnet50", weights="pretrained")

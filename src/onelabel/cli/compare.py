@@ -26,7 +26,7 @@ def compare(
     plot: Annotated[Path | None, typer.Option(help="Write a figure here (.png, .svg, .pdf).")] = None,
     root: Annotated[str | None, typer.Option(help="Where a dataset's archives lie.")] = None,
     backbone: Annotated[str | None, typer.Option(help="For pictures: a timm model.")] = None,
-    weights: Annotated[str | None, typer.Option(help="Its weights, a .safetensors file.")] = None,
+    weights: Annotated[str | None, typer.Option(help="Its weights: a file, or random. [default: pretrained]")] = None,
     size: Annotated[int, typer.Option(help="Pixels of a side.")] = 448,
     device: Annotated[str | None, typer.Option(help="cpu, cuda; a GPU where there is one.")] = None,
     role_table: Annotated[bool, typer.Option("--role-table", help="The linear half of ROLE's Table 1.")] = False,

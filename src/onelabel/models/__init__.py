@@ -1,6 +1,6 @@
 """Backbones from timm, a small CNN, weights from files, and the classifier on top."""
 
-from onelabel.models.backbones import backbone_names, build_backbone
+from onelabel.models.backbones import backbone_names, build_backbone, starting_weights
 from onelabel.models.classifier import Classifier, build_classifier
 from onelabel.models.small import SmallCNN
 from onelabel.models.weights import load_weights, read_weights
@@ -13,4 +13,5 @@ __all__ = [
     "build_classifier",
     "load_weights",
     "read_weights",
+    "starting_weights",
 ]

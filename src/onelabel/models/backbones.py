@@ -9,7 +9,8 @@ from typing import Any, Literal
 from torch import nn
 
 from onelabel.models.small import SmallCNN
-from onelabel.models.weights import is_v1_layout, load_weights, say, use_v1_strides
+from onelabel.models.weights import is_v1_layout, load_weights, use_v1_strides
+from onelabel.system import say
 
 SMALL: dict[str, dict[str, Any]] = {
     "small-cnn": {},
@@ -26,6 +27,16 @@ def backbone_names() -> list[str]:
     except ImportError:
         return list(SMALL)
     return [*SMALL, *timm.list_models()]
+
+
+def starting_weights(name: str, weights: str | Path | None) -> str | Path | None:
+    """What `build_backbone` is given where a person said `weights`: nothing said means pretrained, where there are any.
+
+    Nobody wants a ResNet from scratch by accident; "random" asks for one.
+    """
+    if weights is None:
+        return None if name in SMALL else "pretrained"
+    return None if weights == "random" else weights
 
 
 def build_backbone(
@@ -73,5 +84,13 @@ def _from_timm(name: str, *, pretrained: bool, in_chans: int) -> nn.Module:
         near = difflib.get_close_matches(name, backbone_names(), n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise ValueError(f"there is no backbone {name!r}; {hint}onelabel.models.backbone_names() lists them all")
-    made: nn.Module = timm.create_model(name, pretrained=pretrained, num_classes=0, in_chans=in_chans)
+    try:
+        made: nn.Module = timm.create_model(name, pretrained=pretrained, num_classes=0, in_chans=in_chans)
+    except Exception as error:  # no network, no such file, a hub's own errors
+        if not pretrained:
+            raise
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
+        raise RuntimeError(
+            f"the pretrained weights of {name} could not be had ({reason}); give weights=FILE, or weights='random'"
+        ) from error
     return made

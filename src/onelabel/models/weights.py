@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -81,11 +80,6 @@ def use_v1_strides(backbone: nn.Module) -> None:
         if block is None or not hasattr(block, "conv3"):
             raise ValueError(f"stride='v1' needs a bottleneck ResNet; {type(backbone).__name__} has no such {name}")
         block.conv1.stride, block.conv2.stride = (2, 2), (1, 1)
-
-
-def say(message: str) -> None:
-    """One line to stderr."""
-    print(f"onelabel: {message}", file=sys.stderr, flush=True)
 
 
 def _few(names: list[str], count: int = 4) -> str:

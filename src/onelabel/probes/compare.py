@@ -52,9 +52,15 @@ def read_parts(
         if backbone is None:
             raise ValueError(f"{source} holds pictures: give --backbone, a timm model that turns them into features")
         from onelabel.data.cache import features
+        from onelabel.models import build_classifier, starting_weights
 
+        # built as training builds it, so that a weights file and its layout mean the same here and there
+        network = build_classifier(
+            len(splits.class_names), backbone=backbone, weights=starting_weights(backbone, weights)
+        )
+        mean, std = ((buffer.flatten() / 255).tolist() for buffer in (network.mean, network.std))
         for name, part in made.items():
-            found = features(part, backbone, weights=weights, size=size, device=device)
+            found = features(part, network.backbone, name=backbone, size=size, device=device, mean=mean, std=std)
             made[name] = found.dataset(part)
     train, validation, test = (made.get(name) for name in ("train", "validation", "test"))
     assert train is not None

@@ -27,7 +27,7 @@ class TrainConfig:
     mode: Mode = "finetune"
     # network
     backbone: str = "resnet50"
-    weights: str | None = None  # None, "pretrained" or a file
+    weights: str | None = None  # a file, "pretrained", "random"; None: pretrained where there are any
     stride: Literal["auto", "v1", "v1.5"] = "auto"
     size: int = 448
     # optimisation; None takes the papers' value for the mode

@@ -16,7 +16,7 @@ from onelabel.contract import Method, diagnose
 from onelabel.data import FeatureDataset, Splits
 from onelabel.methods import method as make_method
 from onelabel.methods import method_info
-from onelabel.models import Classifier, build_classifier
+from onelabel.models import Classifier, build_classifier, starting_weights
 from onelabel.models.classifier import make_head
 from onelabel.system import say
 from onelabel.training.checkpoint import Position
@@ -60,7 +60,11 @@ def make_classifier(
         return Classifier(nn.Identity(), make_head(splits.train.X.shape[1], classes, head))
     if model is None:
         return build_classifier(
-            classes, backbone=config.backbone, weights=config.weights, stride=config.stride, head=head
+            classes,
+            backbone=config.backbone,
+            weights=starting_weights(config.backbone, config.weights),
+            stride=config.stride,
+            head=head,
         )
     if model.num_classes != classes:
         raise ValueError(f"model: {model.num_classes} classes, expected {classes} as in {splits.name}")

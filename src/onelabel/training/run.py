@@ -182,7 +182,8 @@ class RunFolder:
 
     def log(self, row: dict[str, Any], *, speed: float) -> None:
         """One epoch: a line in log.txt and the logger."""
-        words = "  ".join(f"{k} {v:.4f}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items())
+        told = {**row, "epoch": row["epoch"] + 1}  # people count from 1, files from 0
+        words = "  ".join(f"{k} {v:.4f}" if isinstance(v, float) else f"{k} {v}" for k, v in told.items())
         if self.path is None or not self.writes:
             return
         with explaining(self.path), open(self.path / "log.txt", "a", encoding="utf-8") as file:
