@@ -21,9 +21,7 @@ def train(
     out: Annotated[Path | None, typer.Option(help="The run folder. [default: runs/DATA-METHOD-MODE]")] = None,
     mode: Annotated[str | None, typer.Option(help="linear, finetune or linearinit. [default: finetune]")] = None,
     backbone: Annotated[str | None, typer.Option(help="A timm model, or small-cnn. [default: resnet50]")] = None,
-    weights: Annotated[
-        str | None, typer.Option(help="A weights file, or random. [default: pretrained]")
-    ] = None,
+    weights: Annotated[str | None, typer.Option(help="A weights file, or random. [default: pretrained]")] = None,
     recipe: Annotated[Path | None, typer.Option(help="Settings as TOML; options here override it.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where an earlier process stopped.")] = False,
     epochs: Annotated[int | None, typer.Option(help="[default: 10, linear 25]")] = None,
