@@ -52,7 +52,7 @@ def quality(done: Any, scores: Any, Y: np.ndarray, Z: np.ndarray) -> dict[str, f
         if called[:, i].any() and s.precision is not None
     ]
     return {
-        "mAP": 100 * float(label_recovery_ap(q, Y, Z)),
+        "mAP_scores": 100 * float(label_recovery_ap(scores.rows(index), Y, Z)),
         "mAP_completed": 100 * float(label_recovery_ap(np.where(Z > 0, 1.0, q), Y, Z)),
         "mAP_unknown": 100 * float(label_recovery_ap(q, Y, Z, entries="unknown")),
         "precision": float(Y[called].mean()),

@@ -73,6 +73,8 @@ def load_inputs(
     folder = Path(str(data)).expanduser()
     if (folder / "labels.npz").is_file() and (folder / "features-resnet50-448.npz").is_file():
         return _packed(folder, run)
+    if data == "digits-scenes" and run is not None:
+        options.setdefault("size", run.config.size)
     part = load_dataset(data, root=root, **options).train
     if run is not None and tuple(part.class_names) != tuple(run.class_names):
         raise ValueError(f"{data}: its {part.num_classes} class names are not those the run was trained on")
