@@ -128,7 +128,8 @@ def recover(
     rows_ = len(labels)
     draw, doubt = sure.draw * rows_, sure.doubt * rows_
     if correction is not None:
-        doubt = np.append(np.sqrt(correction.variance(totals.gradient)), 0.0)
+        # The answers settle the level; how a class differs from the others they tell only where many were audited.
+        doubt[:-1] = np.hypot(np.sqrt(correction.variance(totals.gradient)), doubt[:-1])
         doubt[-1] = np.sqrt(_total_variance(correction, totals.gradient))
     error = np.sqrt(draw**2 + doubt**2)
     positives = known.counts().positives
