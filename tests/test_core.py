@@ -8,8 +8,8 @@ import sys
 CODE = """
 import sys
 
-EXTRAS = "scipy sklearn pyarrow pandas rich typer matplotlib PIL torchvision timm lightning safetensors datasets".split()
-EXTRAS += "webdataset fastapi sqlalchemy tensorboard onnx onnxruntime".split()
+EXTRAS = "scipy sklearn pyarrow pandas rich typer matplotlib PIL torchvision timm lightning safetensors".split()
+EXTRAS += "datasets webdataset fastapi sqlalchemy tensorboard onnx onnxruntime".split()
 
 class Refuse:
     def find_spec(self, name, path=None, target=None):
