@@ -11,11 +11,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from onelabel.recovery.schema import AUDITED, COLUMNS, VERSION
 from onelabel.recovery.table import RecoveredFile, arrow, parquet_file
 
-KEY, VERSION = "onelabel.audit", 1
 ANSWERS = "onelabel.answers"
-COLUMNS = {"row": "int64", "example": "string", "inclusion_probability": "double", "stratum": "string"}
 #: Rows of a stratum that the sample should have at least: below it variances are guesses.
 LEAST = 5
 #: Confidence bins: the expected number of missing positives of a row.
@@ -41,17 +40,17 @@ class Plan:
         """Write the plan (Parquet), as `onelabel review --audit` reads it."""
         meta = {"schema_version": VERSION, "strata": {k: list(v) for k, v in self.sizes.items()}}
         columns = (self.rows, self.examples, self.inclusion, self.stratum)
-        with parquet_file(Path(path), COLUMNS, KEY, meta) as write:
-            write(dict(zip(COLUMNS, columns, strict=True)))
+        with parquet_file(Path(path), COLUMNS[AUDITED], AUDITED, meta) as write:
+            write(dict(zip(COLUMNS[AUDITED], columns, strict=True)))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Plan:
         """Read a plan."""
         _, parquet = arrow()
         table = parquet.read_table(Path(path))
-        header = (table.schema.metadata or {}).get(KEY.encode())
+        header = (table.schema.metadata or {}).get(AUDITED.encode())
         if header is None:
-            raise ValueError(f"{path}: not an audit plan (no {KEY!r} in its metadata)")
+            raise ValueError(f"{path}: not an audit plan (no {AUDITED!r} in its metadata)")
         sizes = {name: (int(a), int(b)) for name, (a, b) in json.loads(header)["strata"].items()}
         row, chance = (np.asarray(table.column(n)) for n in ("row", "inclusion_probability"))
         return cls(row, table.column("example").to_pylist(), chance, table.column("stratum").to_pylist(), sizes)

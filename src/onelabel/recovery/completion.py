@@ -16,8 +16,9 @@ from onelabel.probes import ProbeSpec
 from onelabel.recovery.calibrate import Calibration, draw_sample, fit_calibration
 from onelabel.recovery.correction import Correction, Kind, fit_correction
 from onelabel.recovery.folds import ArrayScores, CrossFit, Scored, crossfit, pieces
+from onelabel.recovery.schema import COLUMNS, RECOVERED
 from onelabel.recovery.summary import Z95, ClassSummary, as_csv, as_rows, summarise
-from onelabel.recovery.table import COLUMNS, KEY, RecoveredFile, header, parquet_file
+from onelabel.recovery.table import RecoveredFile, header, parquet_file
 from onelabel.recovery.thresholds import Histogram, Thresholds, choose_thresholds
 from onelabel.recovery.uncertainty import measure
 from onelabel.system import atomic_write, progress
@@ -113,7 +114,7 @@ def recover(
     totals = _Totals(labels.num_classes)
     target = Path(out)
     with (
-        parquet_file(target, COLUMNS, KEY, header(root, names, len(labels))) as write,
+        parquet_file(target, COLUMNS[RECOVERED], RECOVERED, header(root, names, len(labels))) as write,
         progress("recovering", len(labels)) as advance,
     ):
         for rows in pieces(scored):

@@ -14,18 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onelabel.labels import Labels
+from onelabel.recovery.schema import RECOVERED, VERSION
 from onelabel.system import atomic_path
-
-KEY, VERSION = "onelabel.recovered", 1
-COLUMNS = {
-    "row": "int64",
-    "example": "string",
-    "class": "string",
-    "class_index": "int32",
-    "probability": "float",
-    "observed": "int8",
-    "rank": "int32",
-}
 
 
 def arrow() -> tuple[Any, Any]:
@@ -76,9 +66,9 @@ class RecoveredFile:
         if not target.is_file():
             raise FileNotFoundError(f"{target}: no recovered labels there; write them with onelabel recover")
         with parquet.ParquetFile(target) as file:
-            header = (file.schema_arrow.metadata or {}).get(KEY.encode())
+            header = (file.schema_arrow.metadata or {}).get(RECOVERED.encode())
         if header is None:
-            raise ValueError(f"{target}: not recovered labels (no {KEY!r} in its metadata)")
+            raise ValueError(f"{target}: not recovered labels (no {RECOVERED!r} in its metadata)")
         meta = json.loads(header)
         beside = target.with_suffix(".json")
         about = json.loads(beside.read_text(encoding="utf-8")) if beside.is_file() else {}

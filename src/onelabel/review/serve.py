@@ -16,7 +16,6 @@ from onelabel.review.export import export_file, import_answers, load_answers
 from onelabel.review.load import load_audit, load_recovered
 from onelabel.review.settings import Settings, is_loopback
 from onelabel.review.source import read_audit, read_recovered
-from onelabel.training.again import is_run
 
 
 def read_token(path: Path | None) -> str | None:
@@ -38,7 +37,11 @@ def default_folder(recovered: Path) -> Path:
 
 def default_retrain(run: Path | None) -> list[str]:
     """`onelabel train` of the run once more, into a folder beside it; nothing where it does not say on what data."""
-    if run is None or not is_run(run):
+    if run is None:
+        return []
+    from onelabel.training.again import is_run  # torch comes with it, which a page alone need not wait for
+
+    if not is_run(run):
         return []
     program = [sys.executable, "-c", "from onelabel.cli import main; main()"]
     return [*program, "train", str(run), "--labels", "{labels}"]

@@ -9,22 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from onelabel.recovery.schema import AUDITED, COLUMNS, RECOVERED, VERSION
 from onelabel.system import atomic_path
 
-RECOVERED, AUDITED, VERSION = "onelabel.recovered", "onelabel.audit", 1
 BATCH = 65_536
-_COLUMNS = {
-    RECOVERED: {
-        "row": "int64",
-        "example": "string",
-        "class": "string",
-        "class_index": "int32",
-        "probability": "float",
-        "observed": "int8",
-        "rank": "int32",
-    },
-    AUDITED: {"row": "int64", "example": "string", "inclusion_probability": "double", "stratum": "string"},
-}
 
 
 @dataclass(frozen=True)
@@ -54,9 +42,9 @@ class Source:
     def batches(self, size: int = BATCH) -> Iterator[Any]:
         """Record batches with the columns in their declared types."""
         pa, parquet = _arrow()
-        schema = pa.schema(list(_COLUMNS[self.kind].items()))
+        schema = pa.schema(list(COLUMNS[self.kind].items()))
         with parquet.ParquetFile(self.path) as file:
-            for batch in file.iter_batches(size, columns=list(_COLUMNS[self.kind])):
+            for batch in file.iter_batches(size, columns=list(COLUMNS[self.kind])):
                 yield batch.select(schema.names).cast(schema)
 
 
@@ -79,9 +67,9 @@ def _open(path: str | os.PathLike[str], kind: str) -> Source:
             schema, rows = file.schema_arrow, file.metadata.num_rows
     except pa.ArrowInvalid as error:
         raise ValueError(f"{target} is not a Parquet file: {str(error).splitlines()[0]}") from None
-    lacking = [name for name in _COLUMNS[kind] if name not in schema.names]
+    lacking = [name for name in COLUMNS[kind] if name not in schema.names]
     if lacking:
-        raise ValueError(f"{target} must have the columns {', '.join(_COLUMNS[kind])}; it lacks {', '.join(lacking)}")
+        raise ValueError(f"{target} must have the columns {', '.join(COLUMNS[kind])}; it lacks {', '.join(lacking)}")
     try:
         meta = json.loads((schema.metadata or {})[kind.encode()])
     except (KeyError, ValueError):
@@ -123,9 +111,9 @@ def write_recovered(
     names = list(class_names)
     full = {**columns, "class": [names[int(i)] for i in columns["class_index"]]}
     header = {"schema_version": VERSION, "root": root, "class_names": names}
-    write_table(path, full, _COLUMNS[RECOVERED], (RECOVERED, header))
+    write_table(path, full, COLUMNS[RECOVERED], (RECOVERED, header))
 
 
 def write_audit(path: str | os.PathLike[str], columns: dict[str, Any]) -> None:
     """Write an audit's sample."""
-    write_table(path, columns, _COLUMNS[AUDITED], (AUDITED, {"schema_version": VERSION}))
+    write_table(path, columns, COLUMNS[AUDITED], (AUDITED, {"schema_version": VERSION}))
