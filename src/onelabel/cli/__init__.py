@@ -21,6 +21,7 @@ COMMANDS = {
     "recover": "Give the missing labels back, with probabilities.",
     "audit": "Plan a small check by people, and estimate from it.",
     "review": "Open the page where people confirm or reject labels.",
+    "figure": "Draw a figure of the papers from runs, methods or results.",
     "predict": "Label new pictures with a run.",
     "export": "Write a run's model for other tools.",
     "methods": "List the methods.",
