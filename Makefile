@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup test check lint types bench clean
+.PHONY: setup test check lint types bench docs clean
 setup: .venv/.ready
 
 .venv/.ready: pyproject.toml constraints.txt
@@ -26,6 +26,10 @@ check: lint types test
 # One table of all speed measurements; fails where a ratio fell 15% under the stored baseline.
 bench: setup
 	$(BIN)/python benchmarks/run_all.py
+
+# The documentation, in site/: open site/index.html. Nothing is fetched. `mkdocs serve` shows it while writing.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,168 @@
+"""The method catalogue: one page per registered method and an overview, as Markdown with MathML."""
+
+from __future__ import annotations
+
+import html
+import math
+from pathlib import Path
+from typing import Any
+
+import curves
+import measured
+from latex2mathml.converter import convert
+
+import onelabel
+from onelabel.contract import Hyper, MethodInfo
+from onelabel.training.config import read_toml
+
+NOTES = Path(__file__).with_name("methods.toml")
+NEEDS = {
+    "index": "the batch's positions in the training set: `criterion(logits, observed, index=index)`",
+    "epoch": "`criterion.begin_epoch(epoch, epochs)` at the start of each epoch",
+    "scores": "`criterion.end_epoch(score)`, where `score()` gives the training set's probabilities",
+    "features": "what the last layer sees: `features=`",
+    "weights": "the trainable weights: `weights=model.parameters()`",
+}
+
+
+def notes() -> dict[str, dict[str, str]]:
+    """What `methods.toml` says, by method."""
+    return read_toml(NOTES)
+
+
+def pages() -> dict[str, str]:
+    """Path → Markdown of every page of the catalogue."""
+    said, boards = notes(), measured.boards()
+    made = {"catalogue/index.md": overview(said, boards)}
+    for name in onelabel.list_methods():
+        made[f"catalogue/{name}.md"] = page(onelabel.method_info(name), said.get(name, {}), boards)
+    return made
+
+
+def math_html(tex: str, *, block: bool = False) -> str:
+    """LaTeX as MathML, which browsers draw by themselves."""
+    return convert(tex, display="block" if block else "inline")
+
+
+def formula(note: dict[str, str]) -> str:
+    """The cost of an entry by what is observed of it, or of a whole batch."""
+    if "whole" in note:
+        return f'<div class="formula">{math_html(note["whole"], block=True)}</div>'
+    rows = {"+1": note["positive"], "0": note["unknown"], "−1": note.get("negative", r"-\log(1-p)")}
+    names = {"+1": "positive", "0": "unknown", "−1": "negative"}
+    cells = "".join(
+        f'<tr><th scope="row">{sign} <small>{names[sign]}</small></th><td>{math_html(tex)}</td></tr>'
+        for sign, tex in rows.items()
+    )
+    return f'<div class="formula"><table><tbody>{cells}</tbody></table></div>'
+
+
+def page(info: MethodInfo, note: dict[str, str], boards: list[measured.Board]) -> str:
+    """One method: formula, picture, paper, needs, settings, when to use it, what was measured."""
+    parts = [f"# {info.name}", f"**{info.title}.** {info.paper} ({info.year})."]
+    if note:
+        parts += ["## Formula", "The cost of an entry with logit g and p = σ(g), by what was observed of it:"]
+        if "whole" in note:
+            parts[-1] = "The loss of a batch of B rows; p = σ(g), z the observed label:"
+        parts += [formula(note), note.get("where", "")]
+    parts.append(f"In the registry's words: {info.formula}.")
+    if curves.has_curve(info.name):
+        said = f"Loss and gradient of one entry under {info.name}, by its logit"
+        parts.append(f'<figure class="curve" aria-label="{said}">{curves.curve_svg(info.name)}</figure>')
+    else:
+        parts.append("There is no curve to draw: what an entry costs depends on other entries, or on what is remembered.")
+    if note:
+        parts += ["## When to use it", note["use"], "**When not.** " + note["avoid"]]
+    parts += ["## Settings", settings(info), "## What it needs", needs(info), "## Measured", standing(info.name, boards)]
+    parts += ["## In code", example(info), f"Class: [`{info.cls.__name__}`][{info.cls.__module__}.{info.cls.__name__}]."]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def settings(info: MethodInfo) -> str:
+    """A table of hyperparameters: default, range, what to search."""
+    if not info.hyper:
+        return "None."
+    lines = ["| setting | default | range | worth searching | meaning |", "| --- | --- | --- | --- | --- |"]
+    for name, hyper in info.hyper.items():
+        search = ", ".join(f"{v:g}" if isinstance(v, float | int) else str(v) for v in hyper.search)
+        lines.append(f"| `{name}` | {info.defaults.get(name)} | {_range(hyper)} | {search or '–'} | {hyper.doc} |")
+    rest = {k: v for k, v in info.defaults.items() if k not in info.hyper and k != "stack" and k not in info.fixed}
+    if rest:
+        lines += ["", "Also: " + ", ".join(f"`{name}={value!r}`" for name, value in rest.items()) + "."]
+    if info.fixed:
+        lines += ["", "Fixed: " + ", ".join(f"`{name}={value!r}`" for name, value in info.fixed.items()) + "."]
+    return "\n".join(lines)
+
+
+def _range(hyper: Hyper) -> str:
+    ends = [f"{v:g}" if math.isfinite(v) else "∞" for v in (hyper.low, hyper.high)]
+    return f"{ends[0]} to {ends[1]}"
+
+
+def needs(info: MethodInfo) -> str:
+    asked = info.needs
+    found = [f"- **{name}**: {said}." for name, said in NEEDS.items() if getattr(asked, name)]
+    if asked.views > 1:
+        found.append(f"- **views={asked.views}**: the logits of {asked.views - 1} further views of each picture: `views=`.")
+    return "\n".join(found) or "Nothing but logits and observed labels."
+
+
+def standing(name: str, boards: list[measured.Board]) -> str:
+    """Where it came out, protocol by protocol."""
+    lines = []
+    for board in boards:
+        line, rank = board.line(name), board.rank(name)
+        if line is None:
+            continue
+        spread = f" ± {line.std:.2f}" if line.std is not None else ""
+        seeds = f"{line.seeds} seed" + "s" * (line.seeds != 1)
+        place = f"rank {rank[0]} of {rank[1]}" if rank else "more labels than one per example: not ranked"
+        lines.append(f"| {board.title} | {line.mean:.2f}{spread} | {seeds} | {place} | `{board.source}` |")
+    if not lines:
+        return "Not measured yet under a committed protocol."
+    head = ["| protocol | test mAP | | place | results |", "| --- | --- | --- | --- | --- |"]
+    return "\n".join(head + lines)
+
+
+def example(info: MethodInfo) -> str:
+    given = next(
+        (f"{name}={info.defaults[name]}" for name, h in info.hyper.items() if h.search and info.defaults[name] is not None), ""
+    )
+    call = f'onelabel.method("{info.name}"' + (f", {given})" if given else ")")
+    return f"```python\nimport onelabel\n\ncriterion = {call}\n```"
+
+
+def overview(said: dict[str, dict[str, str]], boards: list[measured.Board]) -> str:
+    """The table of all methods, and the boards."""
+    infos = [onelabel.method_info(name) for name in onelabel.list_methods()]
+    ranks = "".join(f" {board.title.removeprefix('VOC 2012, ')} |" for board in boards)
+    lines = [
+        "# Methods",
+        f"All {len(infos)} methods behind one interface, generated from the registry (`onelabel methods`, "
+        "`onelabel.list_methods()`). The last columns are the rank among methods that saw one positive per example, on "
+        "VOC 2012 (– where not measured).",
+        "Which one? Without any wish of your own take [`em`](em.md); when fine-tuning pictures for eight epochs or more "
+        "[`gr`](gr.md); and let `onelabel compare` try the families on your own data. "
+        "[No clean validation set](../tutorials/no-validation.md) shows how to choose then.",
+    ]
+    table = [f"| method | what it is | year | needs |{ranks}", "| --- | --- | --- | --- |" + " --- |" * len(boards)]
+    for info in sorted(infos, key=lambda i: i.name):
+        places = (board.rank(info.name) for board in boards)
+        cells = "".join(f" {place[0]} |" if place else " – |" for place in places)
+        title = html.escape(info.title)
+        table.append(f"| [`{info.name}`]({info.name}.md) | {title} | {info.year} | {info.needs} |{cells}")
+    parts = [*lines, "\n".join(table)]
+    for board in boards:
+        rows = [f"| [`{line.method}`]({line.method}.md) | {line.mean:.2f} | {_pm(line)} | {line.seeds} |" for line in board.lines]
+        head = ["| method | test mAP | std | seeds |", "| --- | --- | --- | --- |"]
+        parts += [f"## {board.title}", f"From `{board.source}`.", "\n".join(head + rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _pm(line: measured.Line) -> str:
+    return f"{line.std:.2f}" if line.std is not None else "–"
+
+
+def names() -> list[Any]:
+    """The catalogue's part of the navigation."""
+    return ["catalogue/index.md", *({name: f"catalogue/{name}.md"} for name in sorted(onelabel.list_methods()))]
