@@ -7,12 +7,12 @@ import math
 from pathlib import Path
 from typing import Any
 
-import curves
 import measured
 from latex2mathml.converter import convert
 
 import onelabel
 from onelabel.contract import Hyper, MethodInfo
+from onelabel.report import figures, style
 from onelabel.training.config import read_toml
 
 NOTES = Path(__file__).with_name("methods.toml")
@@ -66,16 +66,28 @@ def page(info: MethodInfo, note: dict[str, str], boards: list[measured.Board]) -
             parts[-1] = "The loss of a batch of B rows; p = σ(g), z the observed label:"
         parts += [formula(note), note.get("where", "")]
     parts.append(f"In the registry's words: {info.formula}.")
-    if curves.has_curve(info.name):
-        said = f"Loss and gradient of one entry under {info.name}, by its logit"
-        parts.append(f'<figure class="curve" aria-label="{said}">{curves.curve_svg(info.name)}</figure>')
-    else:
-        parts.append("There is no curve to draw: what an entry costs depends on other entries, or on what is remembered.")
+    parts += pictures(info)
     if note:
         parts += ["## When to use it", note["use"], "**When not.** " + note["avoid"]]
     parts += ["## Settings", settings(info), "## What it needs", needs(info), "## Measured", standing(info.name, boards)]
     parts += ["## In code", example(info), f"Class: [`{info.cls.__name__}`][{info.cls.__module__}.{info.cls.__name__}]."]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def pictures(info: MethodInfo) -> list[str]:
+    """What an entry costs and how hard it pulls, by its logit, beside AN; at both ends of a schedule."""
+    if not figures.has_curve(info.name):
+        return ["There is no curve to draw: what an entry costs depends on other entries, or on what is remembered."]
+    shown = [info.name] if info.name == "an" else [info.name, "an"]
+    ends = ("start", "end") if info.needs.epoch else ("end",)
+    drawn = []
+    for what, end in [("loss", "end"), *(("gradient", end) for end in ends)]:
+        when = f" in the {'first' if end == 'start' else 'last'} epoch" if info.needs.epoch else ""
+        figure = figures.curves(shown, what=what, epoch=end)
+        picture = style.svg(figure, key=f"{info.name}-{what}-{end}")
+        said = f"{what.capitalize()} of one entry by its logit{when}"
+        drawn.append(f'<figure class="curve" role="img" aria-label="{said}">{picture}<figcaption>{said}</figcaption></figure>')
+    return drawn
 
 
 def settings(info: MethodInfo) -> str:
