@@ -9,10 +9,11 @@ import torch
 from safetensors.torch import load_file
 
 
-def assert_same_run(one: Path, other: Path) -> None:
+def assert_same_run(one: Path, other: Path, *, recording: bool = True) -> None:
     """Everything that holds numbers, bit for bit."""
     assert (one / "metrics.jsonl").read_bytes() == (other / "metrics.jsonl").read_bytes()
-    for name in ("weights-best", "weights-last", "method-best"):
+    recorded = ("recording", "labels") if recording else ()
+    for name in ("weights-best", "weights-last", "method-best", *recorded):
         first, second = (load_file(folder / f"{name}.safetensors") for folder in (one, other))
         assert first.keys() == second.keys()
         for key in first:

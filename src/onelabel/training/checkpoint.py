@@ -108,6 +108,8 @@ class Checkpoints:
         session.criterion.load_state_dict(parts.get("method", {}))
         if session.average is not None:
             session.average.load_state_dict(parts["ema"])
+        if session.recorder is not None:
+            session.recorder.load_state_dict(parts.get("recording", {}))
         for name, buffer in session.step.buffers().items():
             buffer.copy_(parts["step"][name])
         for number, optimizer in enumerate(session.optimizers):
@@ -164,6 +166,8 @@ def _state(session: Session) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
     tensors = {f"model/{k}": full(v) for k, v in session.classifier.state_dict().items()}
     tensors |= {f"method/{k}": v for k, v in session.criterion.state_dict().items()}
     tensors |= {f"step/{k}": v for k, v in session.step.buffers().items()}
+    if session.recorder is not None:
+        tensors |= {f"recording/{k}": v for k, v in session.recorder.state_dict().items()}
     if session.average is not None:
         tensors |= {f"ema/{k}": v for k, v in session.average.state_dict().items()}
     plain = []

@@ -71,6 +71,7 @@ class TrainConfig:
     checkpoint_steps: int = 0
     log_seconds: float = 2.0
     feature_cache: str | None = None  # a folder for the linear phase's features
+    record: Literal["off", "auto", "on"] = "auto"  # what figures need; "auto" where it is small
     logger: Literal["auto", "none", "tensorboard", "wandb", "mlflow"] = "auto"
 
     def __post_init__(self) -> None:

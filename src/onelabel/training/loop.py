@@ -26,6 +26,7 @@ from onelabel.training.prepare import (
     make_classifier,
     make_config,
     make_feeds,
+    make_recorder,
     staged_inputs,
     subject,
 )
@@ -73,13 +74,14 @@ def train(
         classifier = make_classifier(config, splits, model, head)
         feeds = feeds or make_feeds(config, splits, fabric.device)
         criterion = fresh_method(config, method, splits, classifier)
+        folder.recorder = recorder = make_recorder(config, splits, folder, fabric)
         checkpoints = Checkpoints(folder)
         position = checkpoints.position() if resume else Position()
         for number, phase in enumerate(phases := phases_of(config)):
             if number < position.phase:
                 continue
             trained, own = subject(classifier, feeds, criterion, fabric, config, phase)
-            session = Session(trained, criterion, own["train"], fabric, config, phase)
+            session = Session(trained, criterion, own["train"], fabric, config, phase, recorder)
             checkpoints.restore(session, position)
             fit(session, own, position, checkpoints, folder)
             if number + 1 < len(phases):
@@ -129,6 +131,8 @@ def fit(session: Session, feeds: Feeds, position: Position, checkpoints: Checkpo
             row = {"phase": phase.name, "epoch": epoch, "loss": loss}
             row |= validate(session, feeds.get("validation"), position.bests, epoch, loss)
             position.history.append(row)
+            if session.recorder is not None:
+                session.recorder.end_epoch(phase.name, epoch)
             values = [r[watched(config)] for r in position.history if r["phase"] == phase.name and watched(config) in r]
             position.epoch, position.update, position.stopped = epoch + 1, 0, should_stop(config.stop, values)
             checkpoints.save(session, position)
@@ -145,7 +149,10 @@ def validate(session: Session, feed: Feed | None, bests: dict[str, Best], epoch:
         with session.holding(track):
             value = float(epoch) if config.select != "loss" else -loss
             if feed is not None:
-                found = mean_ap(scores_of(session, feed), feed, empty=config.empty_classes)
+                scores = scores_of(session, feed)
+                found = mean_ap(scores, feed, empty=config.empty_classes)
+                if session.recorder is not None:
+                    session.recorder.add_validation(scores, feed)
                 row[watched(config, track)] = found
                 value = found if config.select == "mAP" else value
             if value > bests[track].value:

@@ -25,7 +25,9 @@ from onelabel.training.evaluate import features_of
 from onelabel.training.feeds import Feed
 from onelabel.training.machine import TrainingError, seed_everything
 from onelabel.training.plan import Plan
+from onelabel.training.recording import Recorder, wanted
 from onelabel.training.restore import feature_width
+from onelabel.training.run import RunFolder
 from onelabel.training.session import Phase, Session
 from onelabel.training.sharding import fill_state
 from onelabel.training.stopping import Best
@@ -108,6 +110,14 @@ def fresh_method(
         classifier.head = head
     torch.set_rng_state(state)
     return made
+
+
+def make_recorder(config: TrainConfig, splits: Splits[Any], folder: RunFolder, fabric: Any) -> Recorder | None:
+    """Who records the run, in the process that writes it; None where nothing is recorded."""
+    rows, classes = splits.train.observed.shape
+    if not folder.writes or not wanted(config, rows, classes, kept=folder.path is not None):
+        return None
+    return Recorder(splits, fabric.device)
 
 
 def subject(

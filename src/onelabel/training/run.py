@@ -3,6 +3,7 @@
 config.toml environment.json metrics.jsonl result.json log.txt
 weights-best.safetensors weights-last.safetensors method-best.safetensors
 scores-train.npy scores-validation.npy scores-test.npy
+recording.safetensors labels.safetensors
 checkpoint/ tensorboard/ run.lock
 """
 
@@ -26,6 +27,7 @@ from onelabel.training.config import TrainConfig
 from onelabel.training.environment import describe, make_logger
 from onelabel.training.files import explaining, read_tensors, write_array, write_json, write_tensors, write_text
 from onelabel.training.machine import TrainingError
+from onelabel.training.recording import Recorder, Recording
 from onelabel.training.restore import classifier_from, weights_metadata
 
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ class Run:
         path: the folder, or None where nothing was written.
         result: best epoch, mAPs, speeds. history: one dictionary per epoch, as in metrics.jsonl.
         classifier: with the best weights. method_state: the method's memory at the best epoch.
-        scores: probabilities by part, N×L.
+        scores: probabilities by part, N×L. recording: what figures need, where it was recorded.
     """
 
     path: Path | None
@@ -56,6 +58,7 @@ class Run:
     class_names: tuple[str, ...] = ()
     method_state: dict[str, Tensor] = field(default_factory=dict)
     scores: dict[str, Any] = field(default_factory=dict)
+    recording: Recording | None = None
 
     @classmethod
     def load(cls, path: str | Path) -> Run:
@@ -79,6 +82,7 @@ class Run:
             names,
             read_tensors(state) if state.is_file() else {},
             {p.stem.removeprefix("scores-"): np.load(p, allow_pickle=False) for p in folder.glob("scores-*.npy")},
+            Recording.load(folder),
         )
 
 
@@ -91,6 +95,7 @@ class RunFolder:
         self.lock: Any = None
         self.logger: Any = None
         self.scores: dict[str, Any] = {}
+        self.recorder: Recorder | None = None
         self._handlers: dict[int, Any] = {}
 
     @classmethod
@@ -166,6 +171,8 @@ class RunFolder:
         """After a checkpoint: metrics.jsonl, and the best weights where they are a whole classifier's."""
         assert self.path is not None
         self._metrics(position.history)
+        if self.recorder is not None:
+            self.recorder.write(self.path)
         best = position.bests["ema" if self.config.ema else "plain"]
         new = best.epoch == position.epoch - 1 or not (self.path / "weights-best.safetensors").is_file()
         if session.phase.name != "linear" and best.weights and position.update == 0 and new:
@@ -213,8 +220,13 @@ class RunFolder:
         if self.path is not None and self.writes:
             with explaining(self.path):
                 self._metrics(history)  # a kill may have come between the last checkpoint and this file
+                if self.recorder is not None:
+                    self.recorder.write(self.path)
                 self._weights("best", weights, classifier)
                 self._weights("last", last, classifier)
                 write_tensors(self.path / "method-best.safetensors", method_state)
                 write_json(self.path / "result.json", result)
-        return Run(self.path, self.config, result, history, classifier, self.class_names, method_state, self.scores)
+        recorded = None if self.recorder is None else self.recorder.result()
+        return Run(
+            self.path, self.config, result, history, classifier, self.class_names, method_state, self.scores, recorded
+        )

@@ -18,6 +18,7 @@ from onelabel.training.ema import Average
 from onelabel.training.feeds import Feed
 from onelabel.training.optim import Rates, classifier_optimizer, method_optimizers, schedule_table
 from onelabel.training.plan import Plan
+from onelabel.training.recording import Recorder
 from onelabel.training.sharding import full_state, is_split
 from onelabel.training.step import Network, Step
 
@@ -50,10 +51,17 @@ class Session:
     """
 
     def __init__(
-        self, classifier: Classifier, criterion: Method, train: Feed, fabric: Any, config: TrainConfig, phase: Phase
+        self,
+        classifier: Classifier,
+        criterion: Method,
+        train: Feed,
+        fabric: Any,
+        config: TrainConfig,
+        phase: Phase,
+        recorder: Recorder | None = None,
     ) -> None:
         self.classifier, self.criterion, self.train, self.fabric = classifier, criterion, train, fabric
-        self.config, self.phase, self.device = config, phase, train.device
+        self.config, self.phase, self.device, self.recorder = config, phase, train.device, recorder
         linear = phase.name == "linear"
         cuda = self.device.type == "cuda"
         classifier.to(self.device)
@@ -101,6 +109,7 @@ class Session:
             views=views,
             flip=pictures and self.config.augment != "none",
             fast=self.fast,
+            recorder=self.recorder,
         )
 
     def plan(self, epoch: int) -> Plan:

@@ -20,6 +20,7 @@ from onelabel.training.ema import Average
 from onelabel.training.feeds import Feed
 from onelabel.training.machine import gather_rows
 from onelabel.training.optim import Rates
+from onelabel.training.recording import Recorder
 
 
 class Network(nn.Module):
@@ -59,10 +60,12 @@ class Step:
         views: Any = None,
         flip: bool = False,
         fast: Any = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self.network, self.criterion, self.optimizers, self.feed = network, criterion, optimizers, feed
         self.fabric, self.config, self.batch_size, self.rates = fabric, config, batch_size, rates
         self.average, self.views, self.flip, self.fast = average, views, flip, fast
+        self.recorder = recorder
         self.needs = criterion.needs
         self.regular = (batch_size,) * config.accumulate
         self.graph: torch.cuda.CUDAGraph | None = None
@@ -140,8 +143,12 @@ class Step:
             needs["features"] = gather_rows(features[:rows].float(), self.fabric, size)
         if self.needs.weights:
             needs["weights"] = [self._shared(p) for p in self.network.parameters() if p.requires_grad and p.ndim > 1]
-        loss: Tensor = self.criterion(logits, self.feed.observed.rows(index), views=views, **needs)
+        observed = self.feed.observed.rows(index)
+        loss: Tensor = self.criterion(logits, observed, views=views, **needs)
         self._note(loss.detach(), logits.detach(), size)
+        if self.recorder is not None:
+            true = None if self.feed.true is None else self.feed.true.index_select(0, index)
+            self.recorder.add(logits.detach(), observed, true)
         self.cursor += size
         return loss
 
@@ -250,6 +257,7 @@ class Step:
     def _changing(self) -> list[Tensor]:
         own = [self.cursor, self.count, self.loss_sum, self.bad, self.bad_logits, *self._optimizer_state()]
         own += [group["lr"] for o in self.optimizers for group in o.param_groups if isinstance(group["lr"], Tensor)]
+        own += self.recorder.tensors().values() if self.recorder is not None else []
         modules: tuple[nn.Module, ...] = (self.network, self.criterion)
         for module in modules:
             own += [p.detach() for p in module.parameters()] + list(module.buffers())
