@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import json
 import os
 import sys
 import tempfile
@@ -61,6 +62,47 @@ def atomic_write(path: str | os.PathLike[str], content: str | bytes) -> None:
     """Write a whole file atomically."""
     with atomic_file(path) as file:
         file.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
+
+
+def one_line(error: BaseException, *, most: int = 300) -> str:
+    """What an error says, on one line of bounded length; its name where it says nothing."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+@contextlib.contextmanager
+def reading(
+    path: str | os.PathLike[str], what: str, *, remedy: str = "", kind: type[Exception] = ValueError
+) -> Iterator[None]:
+    """Whatever a parser raises on a damaged file becomes one line of `kind` that names the file.
+
+    Errors of the system (no such file, no permission) and missing packages pass, and so does a line of ours.
+    """
+    try:
+        yield
+    except ImportError:
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        ours = kind is not ValueError or str(error).startswith(str(path))
+        if isinstance(error, kind) and ours and "\n" not in str(error):
+            raise
+        raise kind(f"{path}: not {what} ({one_line(error)}){'; ' * bool(remedy)}{remedy}") from error
+
+
+def read_json(path: str | os.PathLike[str], *, remedy: str = "") -> Any:
+    """The value in a JSON file."""
+    with reading(path, "JSON", remedy=remedy):
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+
+
+def check_schema(found: Any, known: int, where: object) -> None:
+    """Refuse what a newer (or no) version of this program wrote."""
+    if type(found) is int and found > known:
+        raise ValueError(f"{where}: schema_version {found}, this onelabel reads up to {known}; upgrade onelabel")
+    if type(found) is not int or found < 1:
+        raise ValueError(f"{where}: schema_version {found!r:.40}, expected a number from 1 to {known}")
 
 
 # -- people ------------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from onelabel.system import Advance, progress
+from onelabel.system import Advance, one_line, progress
 
 from .report import DataError
 
@@ -55,12 +55,10 @@ def extract(
         for entry in entries:
             _move(entry, goal / entry.name)
         return [goal / entry.name for entry in entries]
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OSError) as error:
-        raise DataError(f"{source}: cannot be extracted ({error}); download it again") from error
-    except Exception as error:
-        if type(error).__module__ == "zlib":
-            raise DataError(f"{source}: damaged ({error}); download it again") from error
+    except DataError:
         raise
+    except Exception as error:  # tarfile, zipfile, zlib and lzma each raise their own on a damaged file
+        raise DataError(f"{source}: cannot be extracted ({one_line(error)}); download it again") from error
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
 

@@ -16,12 +16,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from onelabel.system import need, progress, say
+from onelabel.system import need, progress, reading, say
 
 from .augment import IMAGENET_MEAN, IMAGENET_STD, Augment
 from .base import Dataset, FeatureDataset
 from .decode import Decoder, ahead
-from .journal import ChunkedArray
+from .journal import ChunkedArray, failed_rows
 from .report import Problem
 
 CACHE_VERSION = 1
@@ -140,8 +140,7 @@ def features(
                         advance(len(squares))
                 whole = filling.finish()
     array, notes = whole
-    problems = {int(row): Problem(*rest) for note in notes for row, *rest in note}
-    return Features(array, problems, chunked.final, computed)
+    return Features(array, failed_rows(notes, chunked.side), chunked.final, computed)
 
 
 def weights_hash(module: nn.Module) -> str:
@@ -164,19 +163,21 @@ def _backbone(backbone: str | nn.Module, weights: str | Path | None, name: str |
     timm = need("timm", "vision")
     module: nn.Module = timm.create_model(backbone, pretrained=weights is None, num_classes=0)
     if weights is not None:
-        missing, _ = module.load_state_dict(_state(Path(weights)), strict=False)  # heads are left out on purpose
+        missing, _ = module.load_state_dict(read_state(Path(weights)), strict=False)  # heads are left out on purpose
         if missing:
             raise ValueError(f"weights: {weights} lacks {len(missing)} tensors of {backbone}, such as {missing[0]}")
     return module, f"timm/{backbone}"
 
 
-def _state(path: Path) -> dict[str, Tensor]:
-    if path.suffix == ".safetensors":
-        loaded: dict[str, Tensor] = need("safetensors.torch", "cli").load_file(path)
-        return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in loaded.items()}
-    state = torch.load(path, map_location="cpu", weights_only=True)
-    inner = state.get("state_dict", state)
-    return dict(inner)
+def read_state(path: Path) -> dict[str, Tensor]:
+    """The tensors of a weights file."""
+    with reading(path, "weights alone", remedy="files with pickled code are never run"):
+        if path.suffix == ".safetensors":
+            loaded: dict[str, Tensor] = need("safetensors.torch", "cli").load_file(path)
+            return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in loaded.items()}
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        inner = state.get("state_dict", state)
+        return dict(inner)
 
 
 @torch.inference_mode()

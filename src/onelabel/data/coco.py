@@ -98,9 +98,9 @@ def read_instances(file: Path, report: Report) -> Instances:
         about = {int(image["id"]): image for image in images}
     except OSError as error:
         raise DataError(f"{file}: {error.strerror}; extract annotations_trainval2014.zip") from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
         raise DataError(
-            f"{file}: not an instances file ({error!r}); extract annotations_trainval2014.zip again"
+            f"{file}: not an instances file ({error!r:.200}); extract annotations_trainval2014.zip again"
         ) from None
     if len(set(names)) != len(names) or len(column) != len(names):
         raise DataError(f"{file}: categories repeat; extract annotations_trainval2014.zip again")
@@ -110,7 +110,7 @@ def read_instances(file: Path, report: Report) -> Instances:
             image, where = int(annotation["image_id"]), column[int(annotation["category_id"])]
             about[image]["id"]
             entries.append((image, where, float(annotation.get("area", 0.0))))
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             report.add("malformed", f"{file.name}: annotation {number}", f"{type(error).__name__} {error}")
     ids = [int(text) for text in sorted({str(image) for image, _, _ in entries})]
     row_of = {image: row for row, image in enumerate(ids)}
@@ -121,7 +121,7 @@ def read_instances(file: Path, report: Report) -> Instances:
         true[row, where] = 1
         try:
             share = area / (float(about[image]["width"]) * float(about[image]["height"]))
-        except (KeyError, TypeError, ValueError, ZeroDivisionError):
+        except (KeyError, TypeError, ValueError, ZeroDivisionError, OverflowError):
             share = 0.0
         sizes[row, where] = max(sizes[row, where], min(share, 1.0))
     files = [str(about[image].get("file_name") or f"{image:012d}.jpg") for image in ids]

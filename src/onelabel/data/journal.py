@@ -18,7 +18,9 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from onelabel.system import atomic_write, say
+from onelabel.system import atomic_write, reading, say
+
+from .report import Problem
 
 
 class ChunkedArray:
@@ -49,11 +51,15 @@ class ChunkedArray:
         """The whole array, read-only, and the notes of its chunks; None while it is not whole."""
         if not (self.final.exists() and self.side.exists()):
             return None
-        saved = json.loads(self.side.read_text())
-        if {name: saved.get(name) for name in self.header} != self.header:
+        try:
+            saved = json.loads(self.side.read_text(encoding="utf-8"))
+            if {name: saved.get(name) for name in self.header} != self.header:
+                return None
+            array = np.load(self.final, mmap_mode="r", allow_pickle=False)
+            notes = list(saved["notes"])
+        except Exception:  # damaged: it is made anew
             return None
-        array = np.load(self.final, mmap_mode="r", allow_pickle=False)
-        return (array, saved["notes"]) if array.shape == self.shape and array.dtype == self.dtype else None
+        return (array, notes) if array.shape == self.shape and array.dtype == self.dtype else None
 
     @contextlib.contextmanager
     def filling(self) -> Iterator[Filling]:
@@ -79,26 +85,26 @@ class Filling:
         if not self.notes:
             owner.partial.unlink(missing_ok=True)
             np.lib.format.open_memmap(owner.partial, mode="w+", dtype=owner.dtype, shape=owner.shape).flush()
-            owner.journal.write_text(json.dumps(owner.header) + "\n")
+            atomic_write(owner.journal, json.dumps(owner.header) + "\n")
         self.array: NDArray[Any] = np.load(owner.partial, mmap_mode="r+", allow_pickle=False)
 
     def _read_journal(self) -> dict[int, Any]:
         owner = self.owner
         try:
-            lines = owner.journal.read_text().splitlines()
+            lines = owner.journal.read_text(encoding="utf-8").splitlines()
             if not lines or json.loads(lines[0]) != owner.header:
                 return {}
             array = np.load(owner.partial, mmap_mode="r", allow_pickle=False)
             if array.shape != owner.shape or array.dtype != owner.dtype:
                 return {}
-        except (OSError, ValueError):
+        except Exception:  # damaged: begun anew
             return {}
         done: dict[int, Any] = {}
         for line in lines[1:]:
             try:
                 entry = json.loads(line)
                 done[int(entry["chunk"])] = entry["note"]
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
                 break  # the line that was being written when the power went
         # Written anew, so that half a line is never followed by a whole one.
         entries = [json.dumps({"chunk": chunk, "note": note}) for chunk, note in done.items()]
@@ -131,6 +137,12 @@ class Filling:
         if result is None:
             raise OSError(f"{self.owner.final}: changed while it was being written")
         return result
+
+
+def failed_rows(notes: list[Any], path: Path) -> dict[int, Problem]:
+    """Rows that could not be read, and why, from notes of [row, kind, name, detail] lists."""
+    with reading(path, "a cache with notes of failed rows", remedy="remove it"):
+        return {int(row): Problem(str(kind), str(name), str(why)) for note in notes for row, kind, name, why in note}
 
 
 def _lock(file: IO[str], name: str) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onelabel.labels import Labels
-from onelabel.system import need
+from onelabel.system import need, reading
 
 from .arff import read_arff
 from .base import Draw, Part, Splits, make_splits
@@ -85,19 +85,14 @@ def _column_names(labels: str | Path | Sequence[str] | None) -> list[str]:
 
 
 def _load(file: Path) -> NDArray[Any]:
-    try:
+    with reading(file, "a .npy file", kind=DataError):
         array: NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
         return array
-    except (OSError, ValueError, EOFError) as error:
-        raise DataError(f"{file}: not a .npy file ({error})") from None
 
 
 def _npz(file: Path) -> tuple[Any, Any, tuple[Any, Any] | None, tuple[str, ...] | None]:
-    try:
-        with np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except Exception as error:  # zipfile, numpy and zlib each raise their own on a damaged file
-        raise DataError(f"{file}: not a readable .npz file ({error})") from None
+    with reading(file, "a readable .npz file", kind=DataError), np.load(file, allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
     data = next((name for name in FEATURE_KEYS if name in arrays), None)
     label = next((name for name in LABEL_KEYS if name in arrays), None)
     if data is None or label is None:
@@ -114,7 +109,8 @@ def _npz(file: Path) -> tuple[Any, Any, tuple[Any, Any] | None, tuple[str, ...] 
 
 def _parquet(file: Path, labels: list[str]) -> tuple[Any, Any, tuple[str, ...]]:
     arrow = need("pyarrow", "cli")
-    table = need("pyarrow.parquet", "cli").read_table(file)
+    with reading(file, "a Parquet file", kind=DataError):
+        table = need("pyarrow.parquet", "cli").read_table(file)
     missing = [name for name in labels if name not in table.column_names]
     if not labels or missing:
         given = f"no column {missing[0]!r}" if missing else "which columns are labels?"
@@ -134,12 +130,14 @@ def _parquet(file: Path, labels: list[str]) -> tuple[Any, Any, tuple[str, ...]]:
         if not numeric:
             raise DataError(f"{file}: no numeric column besides the labels")
         X = np.stack([table[name].cast(arrow.float32()).to_numpy() for name in numeric], axis=1)
-    y = np.stack([table[name].cast(arrow.int8()).to_numpy() for name in labels], axis=1)
+    with reading(file, "a matrix with labels of 1, 0 and −1", kind=DataError):
+        y = np.stack([table[name].cast(arrow.int8()).to_numpy() for name in labels], axis=1)
     return X, y, tuple(labels)
 
 
 def _features(X: Any, file: Path) -> NDArray[np.float32]:
-    matrix = np.asarray(X, np.float32)
+    with reading(file, "a matrix of numbers", kind=DataError):
+        matrix = np.asarray(X, np.float32)
     if matrix.ndim != 2:
         raise DataError(f"{file}: features of shape {matrix.shape}, expected N×D")
     return matrix
@@ -149,6 +147,8 @@ def _truth(y: Any, rows: int, names: tuple[str, ...], file: Path) -> NDArray[np.
     matrix = np.asarray(y)
     if matrix.shape != (rows, len(names)):
         raise DataError(f"{file}: labels of shape {matrix.shape}, expected {rows} rows × {len(names)} classes")
+    if matrix.dtype.kind not in "biuf":
+        raise DataError(f"{file}: labels of type {matrix.dtype}, expected 1, 0 and −1")
     if not np.isin(matrix, (-1, 0, 1)).all():
         raise DataError(f"{file}: labels hold {np.setdiff1d(matrix, (-1, 0, 1))[0]}, expected 1, 0 and −1")
     if (matrix < 0).any():

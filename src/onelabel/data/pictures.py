@@ -19,7 +19,7 @@ from onelabel.system import progress, say
 
 from .base import Dataset
 from .decode import Decoder, in_chunks
-from .journal import ChunkedArray
+from .journal import ChunkedArray, failed_rows
 from .memory import Placement, choose_placement
 from .report import Problem, Report
 from .stream import Stream
@@ -189,7 +189,7 @@ def device_pictures(
     with Decoder(dataset.source, size, exact=exact, draft=draft, threads=workers) as decoder:
         if cache is not None:
             array, notes = _cached(dataset, decoder, Path(cache))
-            failed = {int(row): Problem(*rest) for note in notes for row, *rest in note}
+            failed = failed_rows(notes, Path(cache))
             squares = torch.from_numpy(array if array.flags.writeable else _writable_view(array))
             squares = squares.to(place) if placement == "device" else squares
         else:

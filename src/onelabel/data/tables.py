@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onelabel.system import need
+from onelabel.system import need, reading
 
 from .base import Draw, Splits
 from .own import Records, merge_duplicates, own_splits, part_name
@@ -141,19 +141,20 @@ def read_columns(file: Path, report: Report, *, encoding: str = "utf-8") -> tupl
     """A table's columns as lists, and its Parquet metadata; lines that do not parse are reported."""
     suffix = file.suffix.lower()
     try:
-        if suffix in (".jsonl", ".ndjson"):
-            return _json_lines(file, report, encoding), {}
-        if suffix == ".parquet":
-            table = need("pyarrow.parquet", "cli").read_table(file)
-            metadata = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
-            return {name: table[name].to_pylist() for name in table.column_names}, metadata
-        return _delimited(file, report, encoding, "\t" if suffix == ".tsv" else ","), {}
+        with reading(file, "a table", kind=DataError):
+            if suffix in (".jsonl", ".ndjson"):
+                return _json_lines(file, report, encoding), {}
+            if suffix == ".parquet":
+                table = need("pyarrow.parquet", "cli").read_table(file)
+                metadata = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
+                return {name: table[name].to_pylist() for name in table.column_names}, metadata
+            return _delimited(file, report, encoding, "\t" if suffix == ".tsv" else ","), {}
     except OSError as error:
-        raise DataError(f"{file}: {error}") from None
-    except UnicodeDecodeError as error:
-        raise DataError(f"{file}: not {encoding} at byte {error.start}; pass encoding=") from None
-    except need("pyarrow", "cli").ArrowInvalid as error:
-        raise DataError(f"{file}: {str(error).splitlines()[0]}") from None
+        raise DataError(f"{file}: {error.strerror}") from None
+    except DataError as error:
+        if isinstance(cause := error.__cause__, UnicodeDecodeError):
+            raise DataError(f"{file}: not {encoding} at byte {cause.start}; pass encoding=") from None
+        raise
 
 
 def _delimited(file: Path, report: Report, encoding: str, delimiter: str) -> dict[str, list[Any]]:

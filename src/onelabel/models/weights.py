@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from onelabel.system import reading
 
 HEADS = ("fc.", "head.fc.", "head.weight", "head.bias", "classifier.")
 
@@ -26,11 +29,12 @@ def read_weights(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
             from safetensors import safe_open
         except ImportError as error:
             raise ImportError("safetensors is not installed: pip install 'onelabel[cli]'") from error
-        with safe_open(str(file), framework="pt") as opened:
+        with _reading(file), safe_open(str(file), framework="pt") as opened:
             metadata = dict(opened.metadata() or {})
             state: Any = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - no mapping
     elif file.suffix in (".pth", ".pt"):
-        state = torch.load(file, map_location="cpu", weights_only=True)
+        with _reading(file):
+            state = torch.load(file, map_location="cpu", weights_only=True)
         for key in ("state_dict", "model"):
             if isinstance(state, dict) and isinstance(state.get(key), dict):
                 state = state[key]
@@ -42,6 +46,10 @@ def read_weights(path: str | Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         state = {name.removeprefix("module."): value for name, value in state.items()}
     halves = (torch.float16, torch.bfloat16)
     return {name: value.float() if value.dtype in halves else value for name, value in state.items()}, metadata
+
+
+def _reading(file: Path) -> AbstractContextManager[None]:
+    return reading(file, "weights alone", remedy="download it again; files with pickled code are never run")
 
 
 def load_weights(backbone: nn.Module, path: str | Path) -> dict[str, str]:

@@ -17,7 +17,7 @@ from onelabel.metrics import mean_average_precision
 from onelabel.probes.engine import fit_probes
 from onelabel.probes.results import ProbeResults
 from onelabel.probes.spec import ProbeSpec, grid
-from onelabel.system import atomic_path
+from onelabel.system import atomic_path, reading
 
 #: Method → (its observed labels, the published linear VOC column).
 ROLE_TABLE: Mapping[str, tuple[str, float]] = {
@@ -55,25 +55,28 @@ def load_voc_features(folder: str | Path) -> FeatureSplits:
     for name in ("labels.npz", "features-resnet50-448.npz"):
         if not (base / name).is_file():
             raise FileNotFoundError(f"{base} does not hold {name}: give the folder of the VOC features")
-    with np.load(base / "labels.npz", allow_pickle=False) as file:
-        true, test_true = file["train_true"], file["test_true"]
-        observed, names = file["train_observed_uniform1200"], tuple(map(str, file["classes"]))
-    with np.load(base / "features-resnet50-448.npz", allow_pickle=False) as file:
-        peak = file["peak"]
-        X, test = ((file[part].astype(np.float32) / 255) ** 2 * peak for part in ("train", "test"))
-    order = np.random.RandomState(1200).permutation(len(X))
-    held = int(np.round(0.2 * len(X)))
-    first, last = np.sort(order[:-held]), np.sort(order[-held:])
-    labels = Labels.from_matrix(observed, names)
-    return FeatureSplits(
-        names,
-        (X[first], true[first]),
-        (X[last], true[last]),
-        (test.astype(np.float32), test_true),
-        labels.take(first),
-        labels.take(last),
-        drop_labels(true, seed=1200, negatives=1).take(first),
-    )
+    with reading(base, "VOC's features and labels, as many rows of each", remedy="unpack them again"):
+        with np.load(base / "labels.npz", allow_pickle=False) as file:
+            true, test_true = file["train_true"], file["test_true"]
+            observed, names = file["train_observed_uniform1200"], tuple(map(str, file["classes"]))
+        with np.load(base / "features-resnet50-448.npz", allow_pickle=False) as file:
+            peak = file["peak"]
+            X, test = ((file[part].astype(np.float32) / 255) ** 2 * peak for part in ("train", "test"))
+        if len({len(X), len(true), len(observed)}) > 1 or len(test) != len(test_true):
+            raise ValueError(f"{len(X)} and {len(test)} features for {len(true)} and {len(test_true)} labels")
+        order = np.random.RandomState(1200).permutation(len(X))
+        held = int(np.round(0.2 * len(X)))
+        first, last = np.sort(order[:-held]), np.sort(order[-held:])
+        labels = Labels.from_matrix(observed, names)
+        return FeatureSplits(
+            names,
+            (X[first], true[first]),
+            (X[last], true[last]),
+            (test.astype(np.float32), test_true),
+            labels.take(first),
+            labels.take(last),
+            drop_labels(true, seed=1200, negatives=1).take(first),
+        )
 
 
 def label_sets(data: FeatureSplits) -> dict[str, Labels]:

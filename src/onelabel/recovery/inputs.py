@@ -14,6 +14,7 @@ from onelabel.data.cache import features as picture_features
 from onelabel.labels import Labels
 from onelabel.probes import ProbeSpec
 from onelabel.recovery.folds import DEFAULT, ArrayScores, CrossFit, pieces
+from onelabel.system import reading
 
 
 @dataclass(frozen=True)
@@ -91,12 +92,15 @@ def load_inputs(
 
 def _packed(folder: Path, run: Any) -> Inputs:
     """VOC's features as `probes.role_table.load_voc_features` packs them, all training rows."""
-    with np.load(folder / "labels.npz", allow_pickle=False) as file:
-        names = tuple(map(str, file["classes"]))
-        labels, true = Labels.from_matrix(file["train_observed_uniform1200"], names), file["train_true"]
-        examples = [f"{name}.jpg" for name in map(str, file["train_images"])]
-    with np.load(folder / "features-resnet50-448.npz", allow_pickle=False) as file:
-        X = ((file["train"].astype(np.float32) / 255) ** 2 * file["peak"]).astype(np.float32)
+    with reading(folder, "VOC's features and labels, as many rows of each", remedy="unpack them again"):
+        with np.load(folder / "labels.npz", allow_pickle=False) as file:
+            names = tuple(map(str, file["classes"]))
+            labels, true = Labels.from_matrix(file["train_observed_uniform1200"], names), file["train_true"]
+            examples = [f"{name}.jpg" for name in map(str, file["train_images"])]
+        with np.load(folder / "features-resnet50-448.npz", allow_pickle=False) as file:
+            X = ((file["train"].astype(np.float32) / 255) ** 2 * file["peak"]).astype(np.float32)
+        if len({len(X), len(labels), len(true), len(examples)}) > 1:
+            raise ValueError(f"{len(X)} features, {len(labels)} labels, {len(examples)} names")
     return Inputs(X, labels, examples, "", true, run)
 
 
