@@ -28,11 +28,10 @@ class Design:
         out: Floats = np.tensordot(weight, values, 1)
         return out
 
-    def variance(self, values: Floats, *, least: Floats | None = None) -> tuple[Floats, Floats]:
+    def variance(self, values: Floats) -> tuple[Floats, Floats]:
         """Of the total of n×… values, Σ_h N_h²(1−f_h)s_h²/n_h, and Satterthwaite's degrees of freedom.
 
-        `least` (n×…) are variances that the model expects of each value: s_h² is not taken below their mean. A stratum
-        of which one row was drawn (out of several) takes the variance over all rows.
+        A stratum of which one row was drawn (out of several) takes the variance over all rows.
         """
         shape = values.shape[1:]
         variance, fourth = np.zeros(shape), np.zeros(shape)
@@ -41,8 +40,6 @@ class Design:
             mine = self.stratum == h
             n, rows = float(self.drawn[h]), float(self.size[h])
             s2 = values[mine].var(0, ddof=1) if n > 1 else everywhere
-            if least is not None:
-                s2 = np.maximum(s2, least[mine].mean(0))
             v = rows**2 * (1 - n / rows) * s2 / n
             variance += v
             fourth += v**2 / max(n - 1, 1)
@@ -55,19 +52,10 @@ def _t(level: float, freedom: int) -> float:
     return _student(level, max(freedom, 1))
 
 
-class Linear:
-    """Intervals of totals and of ratios of them, by linearisation."""
-
-    def __init__(self, design: Design, residual: Floats, least: Floats, level: float) -> None:
-        self.design, self.residual, self.least, self.level = design, residual, least, level
-
-    def half(self, gradient: Floats, classes: tuple[int, ...]) -> float:
-        """Half the interval of g·totals summed over these classes."""
-        at = list(classes)
-        z = np.tensordot(gradient, self.residual[:, :, at].sum(2), 1)
-        least = np.tensordot(gradient**2, self.least[:, :, at].sum(2), 1) if len(at) == 1 else None
-        variance, freedom = self.design.variance(z, least=least)
-        return _t(self.level, int(freedom)) * math.sqrt(float(variance))
+def half_width(design: Design, values: Floats, level: float) -> float:
+    """Half the interval of the total of n values, Student's."""
+    variance, freedom = design.variance(values)
+    return _t(level, int(freedom)) * math.sqrt(float(variance))
 
 
 def bootstrap(design: Design, residual: Floats, base: Floats, repeats: int, seed: int) -> Floats:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -11,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onelabel.recovery.audit import Plan
-from onelabel.recovery.design import Design, Linear, bootstrap
+from onelabel.recovery.audited import entry_weights, filled_in, read_audited
+from onelabel.recovery.design import Design, bootstrap, half_width
+from onelabel.recovery.rare import Audited, class_parts
 from onelabel.recovery.table import RecoveredFile
 
 Floats = NDArray[np.float64]
@@ -21,14 +24,16 @@ TRUE, KEPT, ADDED, SEEN = range(4)
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with its interval."""
+    """A value with its interval; not `estimable`: no audited entry speaks of it, the interval is all there can be."""
 
     value: float
     low: float
     high: float
+    estimable: bool = True
 
     def __str__(self) -> str:
-        return f"{self.value:.3f} ({self.low:.3f}–{self.high:.3f})"
+        said = f"{self.value:.3f}" if self.estimable else "not estimable"
+        return f"{said} ({self.low:.3f}–{self.high:.3f})"
 
 
 @dataclass(frozen=True)
@@ -76,8 +81,9 @@ def estimate_audit(
 
     Every total (of positives, of those in the completed set …) is the difference estimator Σx + Σ_{audited}(y − x)/π
     with x the probabilities in the recovered file: unbiased over the plan's draw whatever x is, and the closer x, the
-    narrower. Ratios are linearised; their intervals are Student's on the logit scale. ``intervals="bootstrap"``
-    resamples rows within strata (Rao and Wu 1988) and takes percentiles.
+    narrower. Overall ratios are linearised; their intervals are Student's on the logit scale, or with
+    ``intervals="bootstrap"`` percentiles of rows resampled within strata (Rao and Wu 1988). A class's intervals are
+    those of `onelabel.recovery.rare`, which hold where few of its positives were seen, or none.
 
     Args:
         answers: rows × classes as `read_answers` gives them; an unanswered entry (0) counts as its stratum's mean.
@@ -95,24 +101,21 @@ def estimate_audit(
     lost = sum(plan.sizes[name][0] for name in plan.sizes if name not in place)
     size *= 1 + lost / max(size.sum(), 1)
     design = Design(stratum, size, np.bincount(stratum).astype(np.float64))
-    known = _read(file, plan.rows[whole])
-    y = _answers(answers[whole], known.x, design)
+    known = read_audited(file, plan.rows[whole])
+    y = filled_in(answers[whole], known.x, design)
     mask = np.stack([np.ones_like(known.kept), known.kept, known.added, known.seen])  # 4×n×L
     residual = mask * (y - known.x)
-    expected = known.x * (1 - known.x)
     base = np.stack([known.sum_all, known.sum_kept, known.sum_added, known.sum_seen])
     totals = base + np.stack([design.total(r) for r in residual])
-    make = Linear(design, residual, mask * expected, level) if intervals == "linear" else None
-    boot = None if make is not None else bootstrap(design, residual, base, repeats, seed)
-    sizes = (known.count_kept, known.count_added)
-    classes = {}
-    for i, name in enumerate(file.class_names):
-        count = (float(sizes[0][i]), float(sizes[1][i]))
-        classes[name] = _numbers(totals[:, i], count, make, (i,), None if boot is None else boot[:, :, i], level)
-    every = tuple(range(len(file.class_names)))
-    count = (float(sizes[0].sum()), float(sizes[1].sum()))
-    whole_boot = None if boot is None else boot.sum(2)
-    overall = _numbers(totals.sum(1), count, make, every, whole_boot, level)
+    observed = known.count_kept - known.count_added
+    weight = entry_weights(answers[whole] != 0, design)
+    seen = Audited(
+        weight, (answers[whole] > 0) * 1.0, known.added, known.seen, known.count_added, observed, float(size.sum())
+    )
+    classes = _by_class(file.class_names, totals, known.count_kept, seen, level)
+    boot = bootstrap(design, residual, base, repeats, seed).sum(2) if intervals == "bootstrap" else None
+    count = (float(known.count_kept.sum()), float(known.count_added.sum()))
+    overall = _overall(totals.sum(1), count, design, residual.sum(2), boot, level)
     rows = float(size.sum())
     t = overall["count"]
     overall["k"] = Estimate(t.value / rows, t.low / rows, t.high / rows)
@@ -120,100 +123,77 @@ def estimate_audit(
     return AuditEstimate(int(whole.sum()), level, overall, classes, contradictions, int((answers[whole] == 0).sum()))
 
 
-@dataclass(frozen=True)
-class _Known:
-    """The audited rows' probabilities and states, n×L, and totals over all rows, L."""
+def _by_class(
+    names: Sequence[str], totals: Floats, kept: Floats, seen: Audited, level: float
+) -> dict[str, dict[str, Estimate]]:
+    """Every class's numbers: unbiased values, intervals that hold for rare classes too."""
+    parts, called, observed = class_parts(seen, level), seen.called, seen.observed
 
-    x: Floats
-    kept: Floats
-    added: Floats
-    seen: Floats
-    sum_all: Floats
-    sum_kept: Floats
-    sum_added: Floats
-    sum_seen: Floats
-    count_kept: Floats
-    count_added: Floats
+    def over(top: Floats, bottom: Floats) -> Floats:
+        return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)
 
-
-def _read(file: RecoveredFile, rows: NDArray[np.int64]) -> _Known:
-    classes, limits = len(file.class_names), file.thresholds
-    x, kept, added, seen = (np.zeros((len(rows), classes)) for _ in range(4))
-    sums = np.zeros((6, classes))
-    order = np.argsort(rows)
-    for c in file.batches():
-        at, observed = c["class_index"], c["observed"]
-        p = np.where(observed > 0, 1.0, np.where(observed < 0, 0.0, c["probability"].astype(np.float64)))
-        plus = (observed == 0) & (c["probability"] >= limits[at])
-        given = observed > 0
-        both = plus | given
-        for i, value in enumerate((p, p * both, p * plus, p * given, both, plus)):
-            sums[i] += np.bincount(at, value, classes)
-        near = np.minimum(np.searchsorted(rows[order], c["row"]), len(rows) - 1)
-        mine = rows[order][near] == c["row"]
-        place, col = order[near[mine]], at[mine]
-        x[place, col], kept[place, col] = p[mine], both[mine]
-        added[place, col], seen[place, col] = plus[mine], given[mine]
-    return _Known(x, kept, added, seen, *sums)
-
-
-def _answers(answers: NDArray[np.int8], x: Floats, design: Design) -> Floats:
-    """1, 0; an unanswered entry is x plus the mean residual of its class and stratum."""
-    y = (answers > 0).astype(np.float64)
-    open_ = answers == 0
-    if open_.any():
-        residual = np.where(open_, 0.0, y - x)
-        for h in range(len(design.size)):
-            mine = design.stratum == h
-            count = (~open_[mine]).sum(0)
-            mean = residual[mine].sum(0) / np.maximum(count, 1)
-            y[mine] = np.where(open_[mine], x[mine] + mean, y[mine])
-    return y
+    ends = {
+        "count": parts.interval(lambda a, r, w: observed - w + a + r),
+        "precision": parts.interval(lambda a, r, w: over(observed - w + a, kept)),
+        "recall": parts.interval(lambda a, r, w: over(observed - w + a, observed - w + a + r)),
+        "f1": parts.interval(lambda a, r, w: over(2 * (observed - w + a), observed - w + a + r + kept)),
+        "added_precision": parts.interval(lambda a, r, w: over(a, called)),
+        "missing_rate": parts.interval(lambda a, r, w: over(a + r, observed - w + a + r)),
+    }
+    blind = (called > 0) & ~parts.looked_at
+    out: dict[str, dict[str, Estimate]] = {}
+    for i, name in enumerate(names):
+        out[name] = {}
+        for what, (lows, highs) in ends.items():
+            most = math.inf if what == "count" else 1.0
+            value = float(totals[TRUE, i])
+            if what != "count":
+                above, below, constant = _ratio(what, float(kept[i]), float(called[i]))
+                bottom = float(below @ totals[:, i]) + constant
+                value = float(above @ totals[:, i]) / bottom if bottom > 0 else math.nan
+            if math.isnan(value):
+                out[name][what] = Estimate(value, value, value)
+                continue
+            value = min(max(value, 0.0), most)
+            low, high = min(max(float(lows[i]), 0.0), value), max(min(float(highs[i]), most), value)
+            out[name][what] = Estimate(value, low, high, not (blind[i] and "precision" in what))
+    return out
 
 
-def _numbers(
-    t: Floats,
-    count: tuple[float, float],
-    make: Linear | None,
-    classes: tuple[int, ...],
-    boot: Floats | None,
-    level: float,
-) -> dict[str, Estimate]:
-    kept, added = count
-    # name → numerator index, scale, denominator (index or number)
-    ratios: dict[str, tuple[Floats, Floats, float]] = {
+def _ratio(name: str, kept: float, called: float) -> tuple[Floats, Floats, float]:
+    """Numerator and denominator as weights of the four totals, and what is added to the denominator."""
+    return {
         "precision": (_unit(KEPT), np.zeros(4), kept),
         "recall": (_unit(KEPT), _unit(TRUE), 0.0),
         "f1": (2 * _unit(KEPT), _unit(TRUE), kept),
-        "added_precision": (_unit(ADDED), np.zeros(4), added),
+        "added_precision": (_unit(ADDED), np.zeros(4), called),
         "missing_rate": (_unit(TRUE) - _unit(SEEN), _unit(TRUE), 0.0),
-    }
-    out = {"count": _count(t, make, classes, boot, level)}
-    for name, (above, below, constant) in ratios.items():
+    }[name]
+
+
+def _overall(
+    t: Floats, count: tuple[float, float], design: Design, residual: Floats, boot: Floats | None, level: float
+) -> dict[str, Estimate]:
+    tails = [(1 - level) / 2, (1 + level) / 2]
+    value = float(t[TRUE])
+    half = half_width(design, residual[TRUE], level)
+    low, high = (value - half, value + half) if boot is None else np.quantile(boot[:, TRUE], tails)
+    out = {"count": Estimate(value, max(float(low), 0.0), float(high))}
+    for name in ("precision", "recall", "f1", "added_precision", "missing_rate"):
+        above, below, constant = _ratio(name, *count)
         bottom = float(below @ t) + constant
         if bottom <= 0:
             out[name] = Estimate(math.nan, math.nan, math.nan)
             continue
         value = float(above @ t) / bottom
         if boot is not None:
-            spread = (boot @ above) / np.maximum(boot @ below + constant, 1e-9)
-            low, high = np.quantile(spread, [(1 - level) / 2, (1 + level) / 2])
+            low, high = np.quantile((boot @ above) / np.maximum(boot @ below + constant, 1e-9), tails)
         else:
-            assert make is not None
-            half = make.half((above - value * below) / bottom, classes)
+            half = half_width(design, np.tensordot((above - value * below) / bottom, residual, 1), level)
             low, high = _on_logit_scale(value, half)
-        out[name] = Estimate(_unit_interval(value), _unit_interval(float(low)), _unit_interval(float(high)))
+        value, low, high = (min(max(float(v), 0.0), 1.0) for v in (value, low, high))
+        out[name] = Estimate(value, low, high)
     return out
-
-
-def _count(t: Floats, make: Linear | None, classes: tuple[int, ...], boot: Floats | None, level: float) -> Estimate:
-    value = float(t[TRUE])
-    if boot is not None:
-        low, high = np.quantile(boot[:, TRUE], [(1 - level) / 2, (1 + level) / 2])
-        return Estimate(value, max(float(low), 0.0), float(high))
-    assert make is not None
-    half = make.half(_unit(TRUE), classes)
-    return Estimate(value, max(value - half, 0.0), value + half)
 
 
 def _on_logit_scale(value: float, half: float) -> tuple[float, float]:
@@ -227,7 +207,3 @@ def _unit(i: int) -> Floats:
     out = np.zeros(4)
     out[i] = 1.0
     return out
-
-
-def _unit_interval(value: float) -> float:
-    return min(max(value, 0.0), 1.0)
