@@ -155,7 +155,7 @@ def test_verify_splits(class_folder: Path) -> None:
 
 def test_stats_command(tmp_path: Path) -> None:
     out = tmp_path / "s.json"
-    options = ["-o", "size=16", "-o", "n_train=50", "-o", "n_test=0", "--save", str(out), "--no-classes"]
+    options = ["-o", "size=16", "-o", "n_train=50", "-o", "n_test=0", "--out", str(out), "--no-classes"]
     result = runner.invoke(app, ["stats", "digits-scenes", *options])
     assert result.exit_code == 0, result.output
     assert "10 classes" in result.output
@@ -185,6 +185,6 @@ def test_download_command_without_an_address(tmp_path: Path) -> None:
 
 def test_manifest_command(class_folder: Path, tmp_path: Path) -> None:
     for reused in (0, 12):
-        result = runner.invoke(app, ["manifest", str(class_folder), str(tmp_path / "m.parquet")])
+        result = runner.invoke(app, ["manifest", str(class_folder), "--out", str(tmp_path / "m.parquet")])
         assert result.exit_code == 0
         assert f"12 pictures in {tmp_path / 'm.parquet'}, {reused} unchanged" in result.output

@@ -91,7 +91,7 @@ def test_leaderboard_and_csv(data, tmp_path):
 def test_compare_command(data, tmp_path):
     np.savez(tmp_path / "f.npz", X=data["X"], true=data["Y"], X_test=data["Xt"], true_test=data["Yt"])
     args = [str(tmp_path / "f.npz"), "--methods", "an,em", "--lr", "1e-2", "--epochs", "3", "--seeds", "1"]
-    args += ["--csv", str(tmp_path / "b.csv"), "--plot", str(tmp_path / "b.png")]
+    args += ["--out", str(tmp_path / "b.csv"), "--plot", str(tmp_path / "b.png")]
     result = CliRunner().invoke(app, args)
     assert result.exit_code == 0, result.output
     assert "highest clean" in result.output

@@ -1,9 +1,14 @@
-"""The command line: one thin file per command, no logic here but the mounting and the manner of failing."""
+"""The command line: one thin file per command, no logic here but the mounting and the manner of failing.
+
+Exit codes: 0 done; 1 done, and what was checked is not in order (`data check`, `doctor`); 2 wrong usage or an error,
+told in one line on stderr; 3 a defect of onelabel itself; 130 interrupted.
+"""
 
 from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from typing import Any
 
@@ -26,6 +31,18 @@ COMMANDS = {
     "export": "Write a run's model for other tools.",
     "methods": "List the methods.",
 }
+EPILOG = """\b
+Exit codes:
+  0    done
+  1    done, and what was checked is not in order (data check, doctor)
+  2    wrong usage or an error: one line on stderr, the whole traceback with --debug
+  3    a defect of onelabel itself
+  130  interrupted; what can be resumed was written
+
+\b
+Start with: onelabel demo, or on your own pictures: onelabel train photos/ --method auto
+"""
+WIDTH = 110
 
 
 class LazyGroup(TyperGroup):
@@ -40,9 +57,12 @@ class LazyGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"onelabel.cli.{cmd_name}")
-        command = typer.main.get_command(module.app)
+        made = importlib.import_module(f"onelabel.cli.{cmd_name}").app
+        made._add_completion = False  # the root has it
+        made.rich_markup_mode = None  # markup would swallow "[default: em]"
+        command = typer.main.get_command(made)
         command.name = cmd_name
+        _prepare(command)
         return command
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -50,7 +70,31 @@ class LazyGroup(TyperGroup):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-app = typer.Typer(cls=LazyGroup, rich_markup_mode=None, no_args_is_help=True, pretty_exceptions_enable=False)
+def _prepare(command: Any) -> None:
+    """The same look for every command: examples on lines of their own, and lines that use the terminal."""
+    command.context_settings = {**command.context_settings, "max_content_width": WIDTH}
+    command.help = _examples(command.help or "")
+    for each in getattr(command, "commands", {}).values():
+        _prepare(each)
+
+
+def _examples(text: str) -> str:
+    """`Examples: one; two` of a docstring, an example a line."""
+    before, found, after = re.sub(r"\n *", "\n", text).partition("\n\nExample")
+    if not found:
+        return text
+    examples = [one.strip() for one in after.partition(":")[2].replace("\n", " ").split(";")]
+    return f"{before}\n\n\b\nExamples:\n" + "\n".join(f"  {one}" for one in examples if one)
+
+
+app = typer.Typer(
+    cls=LazyGroup,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    epilog=EPILOG,
+    context_settings={"max_content_width": WIDTH},
+)
 
 
 def _version(asked: bool) -> None:
@@ -64,23 +108,48 @@ def root(
     version: bool = typer.Option(
         False, "--version", help="Print the version and stop.", is_eager=True, callback=_version
     ),
-    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
+    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error; anywhere on the line."),
 ) -> None:
     """One label per image in, every label out."""
-    if debug:
-        os.environ["ONELABEL_DEBUG"] = "1"
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run a command; errors are one line on stderr with exit code 2, an interruption is 130."""
+    """Run a command; see the module's exit codes."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    given = words[: words.index("--")] if "--" in words else words
+    debug = "--debug" in given or bool(os.environ.get("ONELABEL_DEBUG"))
+    words = [word for word in given if word != "--debug"] + words[len(given) :]
     try:
-        app(args=argv, prog_name="onelabel")
+        sys.exit(app(args=words, prog_name="onelabel", standalone_mode=False) or 0)
     except KeyboardInterrupt:
-        typer.echo("interrupted", err=True)
-        sys.exit(130)
-    except (ValueError, TypeError, OSError, ImportError, RuntimeError, MemoryError) as error:
-        if os.environ.get("ONELABEL_DEBUG"):
+        _fail("interrupted", 130)
+    except BrokenPipeError:  # the reader has gone, as with `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception as error:
+        if debug:
             raise
-        first = str(error).strip().splitlines()
-        typer.echo(f"error: {first[0] if first else type(error).__name__}", err=True)
-        sys.exit(2)
+        _fail(*_told(error))
+
+
+def _told(error: Exception) -> tuple[str, int]:
+    """One line about an error, and its exit code."""
+    if hasattr(error, "format_message"):  # click's: wrong usage
+        context = getattr(error, "ctx", None)
+        where = context.command_path if context is not None else "onelabel"
+        return f"error: {_first(error.format_message())} (see {where} --help)", 2
+    if type(error).__name__ == "Abort":
+        return "aborted", 130
+    if isinstance(error, (ValueError, TypeError, OSError, ImportError, RuntimeError, MemoryError)):
+        return f"error: {_first(str(error)) or type(error).__name__}", 2
+    told = f"{type(error).__name__}: {_first(str(error))}"
+    return f"error: {told} (a defect of onelabel: please report it with the traceback that --debug shows)", 3
+
+
+def _first(text: str) -> str:
+    return next(iter(text.strip().splitlines()), "")
+
+
+def _fail(message: str, code: int) -> None:
+    typer.echo(message, err=True)
+    sys.exit(code)

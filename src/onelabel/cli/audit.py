@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from onelabel.cli.options import JsonFlag, emit
+
 app = typer.Typer(no_args_is_help=True, help="Plan an audit, and turn its answers into estimates.")
 
 
@@ -19,15 +21,21 @@ def plan(
     minutes: Annotated[float | None, typer.Option(help="Or: minutes somebody has.")] = None,
     seconds_per_row: Annotated[float, typer.Option(help="How long one picture takes.")] = 15.0,
     seed: Annotated[int, typer.Option(help="Of the draw.")] = 0,
+    as_json: JsonFlag = False,
 ) -> None:
     """Draw the pictures whose complete checking tells most.
 
-    Example: onelabel audit plan recovered.parquet --minutes 50, then onelabel review --audit audit.parquet
+    Examples: onelabel audit plan recovered.parquet --minutes 50;
+    onelabel review recovered.parquet --audit audit.parquet
     """
     from onelabel.recovery import plan_audit
 
     made = plan_audit(recovered, rows=rows, minutes=minutes, seconds_per_row=seconds_per_row, seed=seed)
     made.save(out)
+    if as_json:
+        strata = {name: {"rows": there, "drawn": chosen} for name, (there, chosen) in made.sizes.items()}
+        emit({"file": out, "pictures": len(made.rows), "strata": strata})
+        return
     typer.echo(f"{out}: {len(made.rows)} pictures in {len(made.sizes)} strata")
     for name, (there, chosen) in made.sizes.items():
         typer.echo(f"{name:<32} {chosen:>5} of {there:>8,}")
@@ -41,9 +49,12 @@ def estimate(
     intervals: Annotated[str, typer.Option(help="linear or bootstrap.")] = "linear",
     out: Annotated[Path | None, typer.Option(help="Write everything here as JSON.")] = None,
     labels: Annotated[Path | None, typer.Option(help="Write completed Labels with the answers in (.npz).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_json: JsonFlag = False,
 ) -> None:
-    """Precision, recall, F1, k and the share of missing labels, with 95% intervals, for the whole dataset."""
+    """Precision, recall, F1, k and the share of missing labels, with 95% intervals, for the whole dataset.
+
+    Example: onelabel audit estimate recovered.parquet audit.parquet answers.csv --out estimate.json
+    """
     from onelabel.recovery import AuditRows, RecoveredFile, estimate_audit, read_answers
     from onelabel.recovery.audit import Plan
     from onelabel.system import atomic_write

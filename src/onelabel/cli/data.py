@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from onelabel.cli.options import pairs
+from onelabel.cli.options import DataArgument, JsonFlag, LoaderOptions, emit, offer, offer_data, pairs
 
 app = typer.Typer(no_args_is_help=True, help="Download, check and describe datasets.")
 
@@ -20,19 +20,23 @@ Root = Annotated[
 Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first problem.")]
 Names = Annotated[int, typer.Option(help="How many file names to show of each kind of problem.")]
 SaveReport = Annotated[Path | None, typer.Option("--report", help="Write every problem to this JSON file.")]
-Options = Annotated[
-    list[str] | None,
-    typer.Option("--option", "-o", help="An option of the loader as NAME=VALUE, such as split=official."),
-]
 
 
 @app.command()
 def download(
-    name: Annotated[str, typer.Argument(help="voc2012, coco2014, nuswide or cub.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="voc2012, coco2014, nuswide or cub.", autocompletion=offer("voc2012", "coco2014", "nuswide", "cub")
+        ),
+    ],
     root: Root = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the archives.")] = False,
 ) -> None:
-    """Fetch and extract a benchmark; where that is not possible, say what to put where."""
+    """Fetch and extract a benchmark; where that is not possible, say what to put where.
+
+    Example: onelabel data download voc2012 --root data
+    """
     from onelabel.data import default_root
     from onelabel.data.catalogue import benchmark, download_benchmark, instructions
 
@@ -45,14 +49,25 @@ def download(
 
 @app.command()
 def check(
-    name: Annotated[str, typer.Argument(help="A benchmark, or own data: every picture is then decoded.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATA",
+            help="A benchmark, or own data: every picture is then decoded.",
+            autocompletion=offer_data,
+        ),
+    ],
     root: Root = None,
     strict: Strict = False,
     names: Names = 5,
     report: SaveReport = None,
-    option: Options = None,
+    option: LoaderOptions = None,
+    as_json: JsonFlag = False,
 ) -> None:
-    """Compare a benchmark with the published statistics, or look at every picture of own data."""
+    """Compare a benchmark with the published statistics, or look at every picture of own data.
+
+    Examples: onelabel data check voc2012 --root data; onelabel data check photos/ --report problems.json
+    """
     from onelabel.data import default_root, load_dataset
     from onelabel.data.catalogue import BENCHMARKS
     from onelabel.data.check import check as compare
@@ -61,13 +76,21 @@ def check(
     options = {**pairs(option, "--option"), "strict": strict}
     if name in BENCHMARKS:
         outcome = compare(name, root if root is not None else default_root(), **options)
-        typer.echo(outcome.text())
         problems, ok = outcome.report, outcome.ok
+        found: dict[str, Any] = {
+            "compared": [dict(zip(("what", "expected", "found", "equal"), row, strict=True)) for row in outcome.lines]
+        }
+        text = outcome.text()
     else:
         splits = verify_splits(load_dataset(name, root=root, verify="none", **options), verify="decode")
         problems, ok = splits.report, not splits.report.lost
-        typer.echo(", ".join(f"{part} {len(rows):,}" for part, rows in splits.parts.items()) + " pictures can be used")
-        typer.echo(problems.text(names))
+        found = {"usable": {part: len(rows) for part, rows in splits.parts.items()}}
+        counts = ", ".join(f"{part} {len(rows):,}" for part, rows in splits.parts.items())
+        text = f"{counts} pictures can be used\n{problems.text(names)}"
+    if as_json:
+        emit({"data": name, "ok": ok, **found, **problems.to_dict()})
+    else:
+        typer.echo(text)
     if report is not None:
         problems.save(report)
     if not ok:
@@ -76,18 +99,22 @@ def check(
 
 @app.command()
 def stats(
-    name: Annotated[str, typer.Argument(help="A dataset's name, or a folder, table, shards or features file.")],
+    name: DataArgument,
     root: Root = None,
-    save: Annotated[list[Path] | None, typer.Option(help="Write to this .json or .csv; may be given twice.")] = None,
+    out: Annotated[list[Path] | None, typer.Option(help="Write to this .json or .csv; may be given twice.")] = None,
     seed: Annotated[int, typer.Option(help="Of the label draw and the split.")] = 1200,
     validation: Annotated[float, typer.Option(help="Share held out.")] = 0.2,
     drop: Annotated[str, typer.Option(help="How labels are dropped: uniform, frequency, size, none, …")] = "uniform",
     classes: Annotated[bool, typer.Option(help="Show the table of classes.")] = True,
     strict: Strict = False,
     names: Names = 5,
-    option: Options = None,
+    option: LoaderOptions = None,
+    as_json: JsonFlag = False,
 ) -> None:
-    """Print and save the papers' statistics of any dataset."""
+    """Print and save the papers' statistics of any dataset.
+
+    Examples: onelabel data stats digits-scenes; onelabel data stats photos/ --out stats.json --out classes.csv
+    """
     from onelabel.data import load_dataset
     from onelabel.data.stats import statistics
 
@@ -95,30 +122,42 @@ def stats(
         name, root=root, seed=seed, validation=validation, drop=drop, strict=strict, **pairs(option, "--option")
     )
     numbers = statistics(splits)
-    typer.echo(numbers.text(classes))
+    if as_json:
+        emit(numbers.to_dict())
+    else:
+        typer.echo(numbers.text(classes))
     if len(splits.report):
         typer.echo(splits.report.text(names), err=True)
-    for file in save or []:
+    for file in out or []:
         numbers.save(file)
 
 
 @app.command()
 def manifest(
     source: Annotated[Path, typer.Argument(help="A folder per class, or a table of paths and labels.")],
-    out: Annotated[Path, typer.Argument(help="The Parquet file; brought up to date where it exists.")],
+    out: Annotated[Path, typer.Option(help="The Parquet file; brought up to date where it exists.")] = Path(
+        "manifest.parquet"
+    ),
     root: Root = None,
     decode: Annotated[bool, typer.Option("--decode", help="Decode every picture, to find truncated ones.")] = False,
     workers: Annotated[int | None, typer.Option(help="Processes; as many as CPUs unless given.")] = None,
     strict: Strict = False,
     names: Names = 5,
     report: SaveReport = None,
+    as_json: JsonFlag = False,
 ) -> None:
-    """Write a manifest: path, size, hash and labels of every picture."""
+    """Write a manifest: path, size, hash and labels of every picture.
+
+    Example: onelabel data manifest photos/ --out manifest.parquet --decode
+    """
     from onelabel.data.manifest import build_manifest
 
     made = build_manifest(source, out, root=root, decode=decode, workers=workers, strict=strict)
-    typer.echo(f"{made.rows:,} pictures in {made.path}, {made.reused:,} unchanged since the last manifest")
-    if len(made.report):
+    if as_json:
+        emit({"file": made.path, "rows": made.rows, "unchanged": made.reused, **made.report.to_dict()})
+    else:
+        typer.echo(f"{made.rows:,} pictures in {made.path}, {made.reused:,} unchanged since the last manifest")
+    if len(made.report) and not as_json:
         typer.echo(made.report.text(names))
     if report is not None:
         made.report.save(report)

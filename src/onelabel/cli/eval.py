@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from onelabel.cli.options import DeviceOption, JsonFlag, LoaderOptions, RootOption, emit, offer, offer_data, pairs
 
 app = typer.Typer()
 
@@ -14,36 +15,46 @@ app = typer.Typer()
 @app.command()
 def evaluate(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
-    data: Annotated[str, typer.Argument(metavar="DATA", help="A dataset's name, a folder per class, a table, …")],
-    part: Annotated[str, typer.Option(help="train, validation or test.")] = "test",
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[DATA]", help="A dataset; else what the run was trained on.", autocompletion=offer_data
+        ),
+    ] = None,
+    part: Annotated[
+        str,
+        typer.Option(help="train, validation or test.", autocompletion=offer("train", "validation", "test")),
+    ] = "test",
     flip: Annotated[bool, typer.Option("--flip", help="Average with the mirrored pictures.")] = False,
     batch_size: Annotated[int, typer.Option(help="Pictures at a time.")] = 64,
-    device: Annotated[str, typer.Option(help="cpu, cuda; a GPU where there is one.")] = "auto",
+    device: DeviceOption = None,
     scores: Annotated[Path | None, typer.Option(help="Write the probabilities here (.npy).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
-    option: Annotated[list[str] | None, typer.Option("--option", "-o", help="A loader's option as NAME=VALUE.")] = None,
-    root: Annotated[str | None, typer.Option(help="Where a dataset's archives lie.")] = None,
+    as_json: JsonFlag = False,
+    option: LoaderOptions = None,
+    root: RootOption = None,
 ) -> None:
     """Score a run's best weights on one part of a dataset.
 
-    Examples: onelabel eval runs/voc2012-gr-finetune voc2012; onelabel eval runs/mine photos/ --part validation
+    Examples: onelabel eval runs/mine; onelabel eval runs/voc2012-gr-finetune voc2012 --flip;
+    onelabel eval runs/mine photos/ --part validation --json
     """
-    from onelabel.cli.options import pairs
     from onelabel.data import load_dataset
+    from onelabel.training import again
     from onelabel.training import evaluate as work
     from onelabel.training.files import write_array
     from onelabel.training.run import Run
 
     found = Run.load(run)
-    loader = pairs(option, "--option")
-    if data == "digits-scenes":
+    origin = again.Origin.load(run) if data is None else again.Origin(data)
+    loader = {**origin.options, **pairs(option, "--option")}
+    if origin.source == "digits-scenes":
         loader.setdefault("size", found.config.size)
-    splits = load_dataset(data, root=root, **loader)
-    result = work(found, splits, part=part, device=device, batch_size=batch_size, flip=flip)
+    splits = load_dataset(origin.source, root=root or origin.root, **loader)
+    result = work(found, splits, part=part, device=device or "auto", batch_size=batch_size, flip=flip)
     if scores is not None:
         write_array(scores, result["scores"])
     if as_json:
-        typer.echo(json.dumps({k: v for k, v in result.items() if k != "scores"}, ensure_ascii=False))
+        emit({"run": run, "part": part, **{k: v for k, v in result.items() if k != "scores"}})
         return
     for name, value in sorted(result["AP"].items(), key=lambda item: -item[1]):
         typer.echo(f"{100 * value:6.2f}  {name}")

@@ -7,16 +7,26 @@ from typing import Annotated
 
 import typer
 
+from onelabel.cli.options import JsonFlag, emit, offer
+
 app = typer.Typer()
 
 
 @app.command()
 def export(
     source: Annotated[Path, typer.Argument(metavar="RUN|RECOVERED", help="A run, or a recovered.parquet.")],
-    to: Annotated[str, typer.Option(help="onnx, torchscript, safetensors, hf; or, for labels, csv, coco, …")],
+    to: Annotated[
+        str,
+        typer.Option(
+            help="Of a run: onnx, torchscript, safetensors, hf. Of labels: csv, parquet, coco, label-studio, "
+            "fiftyone, hf, folders, yolo, labels.",
+            autocompletion=offer("onnx", "torchscript", "safetensors", "hf", "csv", "coco", "label-studio", "yolo"),
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="The file or folder to write; it must not exist.")],
     pictures: Annotated[list[str] | None, typer.Option(help="Pictures or folders to compare on.")] = None,
     most: Annotated[int, typer.Option(help="Pictures compared at most.")] = 32,
+    as_json: JsonFlag = False,
 ) -> None:
     """Export a classifier, compared with the run on real pictures; or recovered labels for another tool.
 
@@ -26,12 +36,19 @@ def export(
     if source.is_file():
         from onelabel.recovery import export_recovered
 
-        typer.echo(str(export_recovered(source, to, out)))
+        written = export_recovered(source, to, out)
+        if as_json:
+            emit({"file": written})
+        else:
+            typer.echo(str(written))
         return
     from onelabel.recovery import export_run
     from onelabel.recovery.prediction import find_pictures
 
     samples = find_pictures(pictures)[:most] if pictures else None
     made = export_run(source, to, out, samples=samples)
+    if as_json:
+        emit({"file": made.path, "difference": made.difference, "inputs": made.inputs, "real": made.real})
+        return
     kind = "real" if made.real else "random"
     typer.echo(f"{made.path}: probabilities differ by at most {made.difference:.1e} on {made.inputs} {kind} inputs")

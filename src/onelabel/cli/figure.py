@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from onelabel.cli.options import JsonFlag, emit, pairs
+
 app = typer.Typer()
 
 
@@ -21,18 +23,20 @@ def figure(
         list[str] | None, typer.Option("--set", "-s", help="The figure's own settings as NAME=VALUE, such as over=p.")
     ] = None,
     listing: Annotated[bool, typer.Option("--list", help="Every figure, what it is drawn from, and stop.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="With --list: for machines.")] = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """Draw a figure of the papers from methods, runs or benchmark results.
 
     Examples: onelabel figure curves an em gr --set over=p --out curves.svg; onelabel figure heatmap runs/an runs/role;
     onelabel figure sweep results/ --set hyper=alpha
     """
-    from onelabel.cli.options import pairs
     from onelabel.report.draw import draw, listed
 
     if listing or name is None:
         typer.echo(listed(as_json=as_json))
         return
     target = draw(name, given or [], out or Path(f"{name}.svg"), **pairs(setting, "--set"))
-    typer.echo(f"figure: {target}")
+    if as_json:
+        emit({"file": target})
+    else:
+        typer.echo(f"figure: {target}")

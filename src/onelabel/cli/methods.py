@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Annotated
 
 import typer
+
+from onelabel.cli.options import METHODS, JsonFlag, emit, offer
 
 app = typer.Typer()
 
@@ -14,13 +15,16 @@ app = typer.Typer()
 @app.command()
 def methods(
     name: Annotated[
-        str | None, typer.Argument(help="Show one method whole: formula, settings, what to search.")
+        str | None,
+        typer.Argument(
+            help="Show one method whole: formula, settings, what to search.", autocompletion=offer(*METHODS)
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_json: JsonFlag = False,
 ) -> None:
     """List the methods, or show one.
 
-    Examples: onelabel methods; onelabel methods gr
+    Examples: onelabel methods; onelabel methods gr; onelabel methods --json
     """
     from onelabel.methods import list_methods, method_info
 
@@ -46,7 +50,7 @@ def methods(
             }
             for i in infos
         ]
-        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False, default=str))
+        emit(rows)
         return
     if name:
         info = infos[0]

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from onelabel.cli.options import DeviceOption, JsonFlag, emit
+
 app = typer.Typer()
 
 
@@ -20,7 +22,8 @@ def predict(
     top: Annotated[int, typer.Option(help="Classes a picture at most.")] = 20,
     shard: Annotated[str, typer.Option(help="i/n: the i-th of n parts, one per GPU.")] = "1/1",
     batch_size: Annotated[int, typer.Option(help="Pictures at a time.")] = 32,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda; a GPU where there is one.")] = None,
+    device: DeviceOption = None,
+    as_json: JsonFlag = False,
 ) -> None:
     """Score pictures and stream the result.
 
@@ -42,4 +45,7 @@ def predict(
         batch_size=batch_size,
         device=device,
     )
+    if as_json:
+        emit({"file": out, **found})
+        return
     typer.echo(f"{out}: {found['pictures']:,} pictures, {found['failed']:,} failed")

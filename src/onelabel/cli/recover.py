@@ -7,17 +7,35 @@ from typing import Annotated
 
 import typer
 
+from onelabel.cli.options import (
+    BackboneOption,
+    DeviceOption,
+    JsonFlag,
+    LoaderOptions,
+    MethodOption,
+    RootOption,
+    WeightsOption,
+    emit,
+    offer_data,
+    pairs,
+)
+
 app = typer.Typer()
 
 
 @app.command()
 def recover(
-    source: Annotated[str, typer.Argument(metavar="RUN|DATA", help="A run, or a dataset, features file or folder.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATA|RUN", help="A dataset, features file or folder; or a run.", autocompletion=offer_data
+        ),
+    ],
     out: Annotated[
         Path | None, typer.Option(help="The Parquet file. [default: recovered.parquet, or in the run]")
     ] = None,
-    data: Annotated[str | None, typer.Option(help="For a run: what it was trained on.")] = None,
-    method: Annotated[str | None, typer.Option(help="A method, or auto. [default: the run's, else em]")] = None,
+    data: Annotated[str | None, typer.Option(help="For a run: what it was trained on. [default: as it says]")] = None,
+    method: MethodOption = None,
     folds: Annotated[int, typer.Option(help="Models, each trained without one part of the rows.")] = 5,
     k: Annotated[float | None, typer.Option(help="Mean positives a row, where known; else estimated.")] = None,
     audit: Annotated[Path | None, typer.Option(help="The plan of an audit.")] = None,
@@ -33,22 +51,27 @@ def recover(
         list[str] | None, typer.Option(help="Also FORMAT=PATH: csv, coco, label-studio, fiftyone, hf, folders, yolo.")
     ] = None,
     tuned: Annotated[bool, typer.Option("--tuned", help="For a run: its fine-tuned backbone's features.")] = False,
-    backbone: Annotated[str | None, typer.Option(help="For pictures: a timm model.")] = None,
-    weights: Annotated[str | None, typer.Option(help="Its weights, a file.")] = None,
+    backbone: BackboneOption = None,
+    weights: WeightsOption = None,
     size: Annotated[int, typer.Option(help="Pixels of a side.")] = 448,
     max_rows: Annotated[int | None, typer.Option(help="Rows each model trains on at most.")] = None,
     seed: Annotated[int, typer.Option(help="Of the folds.")] = 0,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda; a GPU where there is one.")] = None,
-    root: Annotated[str | None, typer.Option(help="Where a dataset's archives lie.")] = None,
+    device: DeviceOption = None,
+    root: RootOption = None,
+    option: LoaderOptions = None,
+    as_json: JsonFlag = False,
 ) -> None:
     """Find the labels that are missing: for every example, every likely class with a calibrated probability.
 
     Examples: onelabel recover photos/ --backbone resnet50; onelabel recover runs/mine --data photos/ --precision 0.9
     """
-    from onelabel.recovery.command import Wanted, run_recovery
+    from onelabel.recovery.command import Wanted, outcome, run_recovery
 
     wanted = Wanted(
         source, out, data, method, folds, k, audit, answers, calibration, precision, floor, top, labels, errors,
         duplicates, tuple(export or ()), tuned, backbone, weights, size, max_rows, seed, device, root,
+        pairs(option, "--option"),
     )  # fmt: skip
-    run_recovery(wanted, typer.echo)
+    done = run_recovery(wanted, (lambda line: typer.echo(line, err=True)) if as_json else typer.echo)
+    if as_json:
+        emit(outcome(done))

@@ -8,6 +8,20 @@ from typing import Annotated
 
 import typer
 
+from onelabel.cli.options import (
+    BackboneOption,
+    DeviceOption,
+    JsonFlag,
+    LoaderOptions,
+    MethodOption,
+    RootOption,
+    WeightsOption,
+    emit,
+    offer,
+    offer_data,
+    pairs,
+)
+
 app = typer.Typer()
 
 
@@ -15,21 +29,31 @@ app = typer.Typer()
 def train(
     data: Annotated[
         str,
-        typer.Argument(metavar="DATA|RUN", help="A dataset's name, a folder per class, a table; or a run again."),
+        typer.Argument(
+            metavar="DATA|RUN",
+            help="A dataset's name, a folder per class, a table; or a run again.",
+            autocompletion=offer_data,
+        ),
     ],
-    method: Annotated[str | None, typer.Option(help="A name of `onelabel methods`, or auto. [default: em]")] = None,
+    method: MethodOption = None,
     out: Annotated[Path | None, typer.Option(help="The run folder. [default: runs/DATA-METHOD-MODE]")] = None,
-    mode: Annotated[str | None, typer.Option(help="linear, finetune or linearinit. [default: finetune]")] = None,
-    backbone: Annotated[str | None, typer.Option(help="A timm model, or small-cnn. [default: resnet50]")] = None,
-    weights: Annotated[str | None, typer.Option(help="A weights file, or random. [default: pretrained]")] = None,
+    mode: Annotated[
+        str | None,
+        typer.Option(
+            help="linear, finetune or linearinit. [default: finetune]",
+            autocompletion=offer("linear", "finetune", "linearinit"),
+        ),
+    ] = None,
+    backbone: BackboneOption = None,
+    weights: WeightsOption = None,
     recipe: Annotated[Path | None, typer.Option(help="Settings as TOML; options here override it.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where an earlier process stopped.")] = False,
-    epochs: Annotated[int | None, typer.Option(help="[default: 10, linear 25]")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="[default: 8, linear 16]")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the data. [default: 10, linear 25]")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Rows a step. [default: 8, linear 16]")] = None,
     lr: Annotated[float | None, typer.Option(help="Of the backbone. [default: 1e-5, linear 1e-3]")] = None,
     size: Annotated[int | None, typer.Option(help="Pixels of a side. [default: 448]")] = None,
     seed: Annotated[int | None, typer.Option(help="Of everything that is drawn. [default: 0]")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda; a GPU where there is one.")] = None,
+    device: DeviceOption = None,
     devices: Annotated[int | None, typer.Option(help="Processes on this machine.")] = None,
     setting: Annotated[
         list[str] | None, typer.Option("--set", "-s", help="Any other setting as NAME=VALUE, such as ema=0.998.")
@@ -37,16 +61,16 @@ def train(
     hyper: Annotated[
         list[str] | None, typer.Option("--hyper", "-y", help="A method's setting as NAME=VALUE, such as alpha=0.2.")
     ] = None,
-    option: Annotated[list[str] | None, typer.Option("--option", "-o", help="A loader's option as NAME=VALUE.")] = None,
-    root: Annotated[str | None, typer.Option(help="Where a dataset's archives lie.")] = None,
+    option: LoaderOptions = None,
+    root: RootOption = None,
     labels: Annotated[str | None, typer.Option(help="A review's answers, or whole labels, to train on.")] = None,
+    as_json: JsonFlag = False,
 ) -> None:
     """Train a classifier from observed labels.
 
     Examples: onelabel train voc2012 --method gr --weights resnet50.safetensors; onelabel train photos/ --mode linear;
     onelabel train runs/mine --labels recovered.review.db
     """
-    from onelabel.cli.options import pairs
     from onelabel.data import load_dataset
     from onelabel.training import again
     from onelabel.training import train as work
@@ -76,12 +100,16 @@ def train(
         from onelabel.probes.finetune import train_chosen
 
         run, choice = train_chosen(splits, out=folder, resume=resume, **settings)
-        if choice is not None:
+        if choice is not None and not as_json:
             typer.echo(f"auto: {choice.reason}")
     else:
         run = work(splits, out=folder, resume=resume, **settings)
     origin.save(folder)
     parts = [part for part in ("validation", "test") if f"{part}_mAP" in run.result]
     told = [f"best epoch {run.result['best_epoch'] + 1}", *(f"{p} mAP {run.result[f'{p}_mAP']:.2f}" for p in parts)]
-    if os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0":
+    if os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) != "0":
+        return
+    if as_json:
+        emit({"run": folder, "method": run.config.method, **run.result})
+    else:
         typer.echo(f"{folder}: {', '.join(told)}")

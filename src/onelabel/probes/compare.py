@@ -35,10 +35,12 @@ def read_parts(
     size: int = 448,
     device: str | None = None,
     blind: bool = False,
+    **options: Any,
 ) -> Parts:
     """The parts of FEATURES (a file, or a folder with labels.npz and features-…npz) or of DATA (with a backbone).
 
-    `blind` hides the clean validation labels: the held-out rows keep only what was observed.
+    `blind` hides the clean validation labels: the held-out rows keep only what was observed. `options` are the data
+    loader's.
     """
     folder = Path(source).expanduser()
     if (folder / "labels.npz").is_file():
@@ -46,7 +48,9 @@ def read_parts(
         return Parts(voc.train[0], voc.observed, (voc.validation[0], voc.held) if blind else voc.validation, voc.test)
     from onelabel.data import load_dataset
 
-    splits = load_dataset(source, root=root)
+    if source == "digits-scenes":
+        options.setdefault("size", size)
+    splits = load_dataset(source, root=root, **options)
     made: dict[str, Any] = dict(splits.parts)
     if not hasattr(splits.train, "X"):
         if backbone is None:

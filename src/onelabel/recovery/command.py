@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ class Wanted:
     seed: int
     device: str | None
     root: str | None
+    options: dict[str, Any] = field(default_factory=dict)  #: the loader's
 
 
 def run_recovery(w: Wanted, echo: Callable[[str], Any]) -> Recovered:
@@ -51,7 +52,7 @@ def run_recovery(w: Wanted, echo: Callable[[str], Any]) -> Recovered:
     exports = [_export(pair) for pair in w.export]
     inputs = load_inputs(
         w.source, data=w.data, tuned=w.tuned, backbone=w.backbone, weights=w.weights, size=w.size, device=w.device,
-        root=w.root,
+        root=w.root, **w.options,
     )  # fmt: skip
     spec: Any = w.method or inputs.method or "em"
     options: dict[str, Any] = {"folds": w.folds, "k": w.k, "max_rows": w.max_rows, "seed": w.seed}
@@ -84,6 +85,20 @@ def run_recovery(w: Wanted, echo: Callable[[str], Any]) -> Recovered:
     echo(f"{target}: candidates of {len(inputs.labels):,} pictures; summary in {target.with_suffix('.csv').name}")
     _extras(w, inputs, done, exports, echo)
     return done
+
+
+def outcome(done: Recovered) -> dict[str, Any]:
+    """What was found, for machines."""
+    low, high = done.k_interval
+    return {
+        "file": str(done.file.path),
+        "k": done.k,
+        "k_low": low,
+        "k_high": high,
+        "thresholds": done.thresholds.rule,
+        "contradictions": done.contradictions,
+        "classes": [asdict(each) for each in done.summary],
+    }
 
 
 def _extras(w: Wanted, inputs: Inputs, done: Recovered, exports: list[tuple[str, Path]], echo: Any) -> None:

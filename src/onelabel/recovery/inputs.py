@@ -63,10 +63,12 @@ def load_inputs(
     """
     run: Any = None
     if is_run(source):
-        if data is None:
-            raise ValueError(f"{source} is a run: give --data, what it was trained on")
         from onelabel.training import Run
+        from onelabel.training.again import Origin
 
+        if data is None:
+            origin = Origin.load(source)
+            data, root, options = origin.source, root or origin.root, {**origin.options, **options}
         run = Run.load(source)
     else:
         data = str(source)
