@@ -8,19 +8,29 @@ from typing import Any
 
 from onelabel.training.config import read_toml
 
+MODES = ("linear", "finetune", "linearinit")
+#: What a recipe holds besides settings: words about it, and what only the bench reads.
+ASIDE = ("schema_version", "name", "dataset", "notes", "source", "search", "variant")
+
 
 def settings_from(recipe: str | Path | None, *overrides: Mapping[str, Any]) -> dict[str, Any]:
     """A recipe's settings with `overrides` on top, later ones winning.
 
-    A recipe is TOML with the names of `TrainConfig`; a table [train] may hold them instead, and [hyper] the method's.
-    Another method than the recipe's drops the recipe's [hyper].
+    A recipe is TOML with the names of `TrainConfig`; a table [train] may hold them instead, [hyper] the method's, and a
+    table named after a mode ([linear], with [linear.hyper]) what differs in that mode. Another method than the recipe's
+    drops all that is about its method.
     """
     found: dict[str, Any] = {}
     if recipe is not None:
         found = read_toml(recipe)
         found = {**{k: v for k, v in found.items() if k != "train"}, **found.get("train", {})}
-        for name in ("schema_version", "name", "dataset", "notes", "source"):
-            found.pop(name, None)
+    modes = {mode: found.pop(mode, {}) for mode in MODES}
+    for name in ASIDE:
+        found.pop(name, None)
+    wanted = [override["mode"] for override in overrides if "mode" in override] or [found.get("mode", "finetune")]
+    own = dict(modes.get(wanted[-1], {}))
+    hyper = {**found.get("hyper", {}), **own.pop("hyper", {})}
+    found |= own | ({"hyper": hyper} if hyper else {})
     for override in overrides:
         if override.get("method", found.get("method")) != found.get("method"):
             found.pop("hyper", None)

@@ -1,0 +1,114 @@
+"""Protocols: how a benchmark is run, named, printed with every result."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+GRID_LR, GRID_BATCH = (1e-2, 1e-3, 1e-4, 1e-5), (8, 16)
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Everything about a benchmark that is not the method.
+
+    Attributes:
+        draw: which labels are observed. split: how validation is held out.
+        search: modes in which learning rate and batch size are searched on validation; elsewhere the recipe's hold.
+        runs: how many seeds the paper averages. stop: rule of early stopping (`training.stopping`).
+        head_lr_scale: the head's learning rate relative to the backbone's when fine-tuning.
+        ema, flip_test: whether averaged weights and mirrored test pictures are measured beside the plain ones.
+    """
+
+    name: str
+    source: str
+    draw: str = "uniform1200"
+    split: str = "published: the last 20% of RandomState(1200).permutation are validation, with all true labels"
+    backbone: str = "resnet50"
+    size: int = 448
+    epochs_linear: int = 25
+    epochs_finetune: int = 10
+    epochs_linearinit: int = 5
+    selection: str = "best epoch and settings by validation mAP"
+    search: tuple[str, ...] = ("linear",)
+    stop: str = "none"
+    runs: int = 3
+    drop_last: bool = False
+    head_lr_scale: float = 1.0
+    ema: float = 0.0
+    flip_test: bool = False
+    notes: str = ""
+
+    def settings(self, mode: str) -> dict[str, Any]:
+        """What it asks of `train`; a recipe says more."""
+        epochs = {"linear": self.epochs_linear, "finetune": self.epochs_finetune, "linearinit": self.epochs_linearinit}
+        if mode not in epochs:
+            raise ValueError(f"mode: {mode!r}, expected linear, finetune or linearinit")
+        common: dict[str, Any] = {"mode": mode, "epochs": epochs[mode], "drop_last": self.drop_last}
+        if mode == "linear":
+            return common
+        return {
+            **common,
+            "backbone": self.backbone,
+            "size": self.size,
+            "stop": self.stop,
+            "head_lr_scale": self.head_lr_scale,
+            "ema": self.ema,
+            "flip_test": self.flip_test,
+        }
+
+    def __str__(self) -> str:
+        last = "dropped" if self.drop_last else "kept"
+        searched = f"lr and batch searched ({', '.join(self.search)})" if self.search else "lr and batch of the recipe"
+        words = [
+            f"protocol {self.name} ({self.source}): labels {self.draw}; split {self.split}",
+            f"{self.backbone}, {self.size} px; epochs {self.epochs_linear} linear, {self.epochs_finetune} fine-tuned, "
+            f"{self.epochs_linearinit} after linear initialisation",
+            f"{self.selection}; {searched}; early stopping {self.stop}; {self.runs} runs",
+            f"last incomplete batch {last}; head at {self.head_lr_scale:g}× the backbone's rate",
+        ]
+        if self.ema or self.flip_test:
+            words.append(f"also averaged weights (EMA {self.ema:g} a step) and mirrored test pictures")
+        return "; ".join([*words, *([self.notes] if self.notes else [])])
+
+
+PROTOCOLS: Mapping[str, Protocol] = {
+    p.name: p
+    for p in (
+        Protocol(
+            "role",
+            "Cole et al. 2021",
+            search=("linear", "finetune", "linearinit"),
+            runs=1,
+            drop_last=True,
+            notes="its program also drops the last batch of validation and test, and fine-tunes 10 epochs after linear "
+            "initialisation where the paper says 5",
+        ),
+        Protocol("em", "Zhou et al. 2022", search=(), stop="em"),
+        Protocol(
+            "gr", "Chen et al. 2024", search=(), stop="gr", head_lr_scale=10.0, notes="epochs of the recipe (VOC 8)"
+        ),
+        Protocol("lasd", "LASD 2024", search=("finetune",), runs=10, notes="its head's learning rate is not stated"),
+        Protocol(
+            "onelabel",
+            "this project",
+            epochs_linearinit=10,
+            head_lr_scale=10.0,
+            ema=0.998,
+            flip_test=True,
+            notes="linear: lr and batch by mean validation mAP over seeds, hyperparameters of the recipe; fine-tuned: "
+            "all of the recipe, no early stopping",
+        ),
+    )
+}
+
+
+def protocol(name: str) -> Protocol:
+    """The protocol of a name; unknown ones are answered with the nearest."""
+    if name not in PROTOCOLS:
+        near = difflib.get_close_matches(name, PROTOCOLS, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"there is no protocol {name!r}; {hint}there are {', '.join(PROTOCOLS)}")
+    return PROTOCOLS[name]
