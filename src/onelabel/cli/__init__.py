@@ -26,6 +26,8 @@ COMMANDS = {
     "recover": "Give the missing labels back, with probabilities.",
     "audit": "Plan a small check by people, and estimate from it.",
     "review": "Open the page where people confirm or reject labels.",
+    "report": "Write one page about runs: look rather than read.",
+    "bench": "Plan and make benchmark runs, print the papers' tables.",
     "figure": "Draw a figure of the papers from runs, methods or results.",
     "predict": "Label new pictures with a run.",
     "export": "Write a run's model for other tools.",

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import io
+import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,6 +75,25 @@ def look(name: str) -> Look:
     return Look(hues[number % len(hues)], DASHES[number % len(DASHES)], MARKERS[number % len(MARKERS)])
 
 
+def apart(looks: Sequence[Look]) -> list[Look]:
+    """Settings or seeds of one method drawn together keep its hue and differ in dash and marker."""
+    seen: dict[Look, int] = {}
+    made = []
+    for each in looks:
+        at = seen.get(each, 0)
+        seen[each] = at + 1
+        dash, marker = DASHES[at % len(DASHES)], MARKERS[at % len(MARKERS)]
+        made.append(each if at == 0 else each._replace(dash=dash, marker=marker))
+    return made
+
+
+def plain(name: str, most: int = 24) -> str:
+    """Any class name as matplotlib may print it: no mathematics, no control characters, not too long."""
+    text = "".join(c for c in " ".join(str(name).split()) if c.isprintable()) or "–"
+    text = text if len(text) <= most else text[: most - 1] + "…"
+    return text.replace("\\", "\u2216").replace("$", r"\$")
+
+
 def title(name: str) -> str:
     """A method's name as figures and tables print it."""
     base, colon, variant = name.partition(":")
@@ -99,15 +119,16 @@ _RC = {
 def styled() -> Iterator[None]:
     """Matplotlib with this style, inside the block."""
     matplotlib = need("matplotlib", "report")
-    with matplotlib.rc_context(_RC):
+    with matplotlib.rc_context(_RC), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # scripts its font lacks; a page's browser has them
         yield
 
 
 def canvas(columns: int = 1, rows: int = 1, *, width: float = 4.6, height: float = 3.2, **options: Any) -> Any:
     """A new Figure and its axes (one, or an array of rows×columns) of `width`×`height` inches each."""
     figure = need("matplotlib.figure", "report").Figure(figsize=(width * columns, height * rows))
-    axes = figure.subplots(rows, columns, squeeze=rows * columns == 1, **options)
-    return figure, axes
+    axes = figure.subplots(rows, columns, squeeze=False, **options)
+    return figure, axes[0, 0] if axes.size == 1 else axes
 
 
 def save(figure: Any, path: str | Path) -> Path:

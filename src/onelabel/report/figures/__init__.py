@@ -1,6 +1,38 @@
 """Every figure of the papers, drawn from methods, runs or results; each function returns a matplotlib Figure."""
 
+from onelabel.report.figures.classes import class_counts, class_improvement, densities, unknown_shares, wasserstein
 from onelabel.report.figures.entries import curves, entry_curve, has_curve
+from onelabel.report.figures.epochs import (
+    apl_variants,
+    heatmap,
+    learning_curves,
+    logits_by_group,
+    positive_loss,
+    scores_by_group,
+    wasserstein_epochs,
+)
+from onelabel.report.figures.outcomes import false_negative_share, predictive_values
 from onelabel.report.figures.registry import FIGURES, Entry, entry
 
-__all__ = ["FIGURES", "Entry", "curves", "entry", "entry_curve", "has_curve"]
+__all__ = [
+    "FIGURES",
+    "Entry",
+    "apl_variants",
+    "class_counts",
+    "class_improvement",
+    "curves",
+    "densities",
+    "entry",
+    "entry_curve",
+    "false_negative_share",
+    "has_curve",
+    "heatmap",
+    "learning_curves",
+    "logits_by_group",
+    "positive_loss",
+    "predictive_values",
+    "scores_by_group",
+    "unknown_shares",
+    "wasserstein",
+    "wasserstein_epochs",
+]

@@ -44,8 +44,8 @@ def entry_curve(
 ) -> Curve:
     """A method's loss of an entry with observed label `sign` (+1, 0, −1) at logits `g`, and its gradient, float64.
 
-    `epoch` is where its schedules stand: the first, the last, or a 0-based number of `epochs`. A weight of the loss that
-    depends on the number of classes (WAN, LASD) takes `num_classes`.
+    `epoch` is where its schedules stand: the first, the last, or a 0-based number of `epochs`. A weight that depends on
+    the number of classes (WAN, LASD) takes `num_classes`.
     """
     made = method(given) if isinstance(given, str) else given
     if not isinstance(made, ElementWise):
@@ -122,7 +122,7 @@ def curves(
 
 def _named(methods: Any) -> dict[str, tuple[Method, style.Look]]:
     if isinstance(methods, Mapping):
-        looks = _apart([style.look(made.name) for made in methods.values()])
+        looks = style.apart([style.look(made.name) for made in methods.values()])
         return {name: (made, look) for (name, made), look in zip(methods.items(), looks, strict=True)}
     if isinstance(methods, (str, Method)):
         methods = [methods]
@@ -130,14 +130,3 @@ def _named(methods: Any) -> dict[str, tuple[Method, style.Look]]:
         raise ValueError("methods: none given; onelabel methods lists them")
     made_all = [method(m) if isinstance(m, str) else m for m in methods]
     return {style.title(m.name): (m, style.look(m.name)) for m in made_all}
-
-
-def _apart(looks: list[style.Look]) -> list[style.Look]:
-    """Settings of one method keep its hue and differ in dash."""
-    seen: dict[str, int] = {}
-    made = []
-    for look in looks:
-        at = seen.setdefault(look.colour, 0)
-        made.append(look if at == 0 else look._replace(dash=style.DASHES[at % len(style.DASHES)]))
-        seen[look.colour] += 1
-    return made

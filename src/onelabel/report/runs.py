@@ -1,0 +1,200 @@
+"""Runs as the report and its figures see them: numbers, labels, scores and recordings, without the network."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from onelabel.metrics import average_precision, best_thresholds
+from onelabel.report import style
+from onelabel.training import TrainConfig
+from onelabel.training.recording import PartLabels, Recording, metadata, read_labels
+
+Floats = NDArray[np.float64]
+
+
+@dataclass
+class RunView:
+    """One run folder. `label` is unique among the runs read together; `full`: every label was observed."""
+
+    path: Path
+    config: TrainConfig
+    result: dict[str, Any]
+    history: list[dict[str, Any]]
+    class_names: tuple[str, ...]
+    recording: Recording | None
+    environment: dict[str, Any]
+    label: str = ""
+    given: dict[str, PartLabels] = field(default_factory=dict, repr=False)
+
+    @property
+    def method(self) -> str:
+        return self.config.method
+
+    @property
+    def look(self) -> style.Look:
+        return style.look("bce" if self.full else self.method)
+
+    @cached_property
+    def labels(self) -> dict[str, PartLabels]:
+        """Per part the labels it was trained and measured with; empty where the folder and its data are silent."""
+        return read_labels(self.path) or self.given or _labels_of_data(self)
+
+    @cached_property
+    def full(self) -> bool:
+        known = self.labels.get("train")
+        return known is not None and bool((known.observed != 0).all())
+
+    def scores(self, part: str) -> NDArray[np.float32] | None:
+        """Probabilities N×L of the best epoch; None where they were not saved or do not fit the labels."""
+        path = self.path / f"scores-{part}.npy"
+        if not path.is_file():
+            return None
+        found: NDArray[np.float32] = np.load(path, mmap_mode="r", allow_pickle=False)
+        return found if part not in self.labels or found.shape == self.labels[part].observed.shape else None
+
+    def true(self, part: str) -> NDArray[np.uint8] | None:
+        return self.labels[part].true if part in self.labels else None
+
+    def judged(self, part: str) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
+        """A part's scores and true labels, or an error that says which is missing."""
+        scores, true = self.scores(part), self.true(part)
+        if scores is None:
+            raise ValueError(f"{self.path}: no scores-{part}.npy; train with save_scores=true")
+        if true is None:
+            raise ValueError(f"{self.path}: nobody knows the true labels of its {part} part")
+        return scores, true
+
+    def recorded(self) -> Recording:
+        """The recording, or an error that says how to have one."""
+        if self.recording is None:
+            raise ValueError(f"{self.path}: nothing was recorded; train with --set record=on")
+        return self.recording
+
+    @cached_property
+    def test_ap(self) -> Floats | None:
+        """AP per class on the test part, NaN for a class without positives; None where it cannot be known."""
+        return self._ap("test")
+
+    def _ap(self, part: str) -> Floats | None:
+        scores, true = self.scores(part), self.true(part)
+        if scores is None or true is None:
+            return None
+        return np.asarray(average_precision(np.asarray(scores), true, empty="nan"), np.float64)
+
+    @cached_property
+    def thresholds(self) -> Floats:
+        """Per class: of best F1 on validation where its true labels are known, else 0.5."""
+        scores, true = self.scores("validation"), self.true("validation")
+        if scores is None or true is None:
+            return np.full(len(self.class_names), 0.5)
+        found = np.asarray(best_thresholds(np.asarray(scores), true), np.float64)
+        return np.where(np.isfinite(found), found, 0.5)
+
+    def curve(self, name: str) -> tuple[list[int], list[float]]:
+        """A column of metrics.jsonl over the epochs of all phases, counted from 1."""
+        found = [(i + 1, float(row[name])) for i, row in enumerate(self.history) if name in row]
+        return [i for i, _ in found], [value for _, value in found]
+
+
+def read_run(path: str | Path) -> RunView:
+    """Read a run folder, finished or not."""
+    folder = Path(path)
+    if not (folder / "config.toml").is_file():
+        raise FileNotFoundError(f"{folder}: no run there (config.toml is missing)")
+    config = TrainConfig.load(folder / "config.toml").resolved()
+    metrics = folder / "metrics.jsonl"
+    lines = metrics.read_text(encoding="utf-8").splitlines() if metrics.is_file() else []
+    recording = Recording.load(folder)
+    names = recording.class_names if recording is not None else _class_names(folder)
+    return RunView(
+        folder,
+        config,
+        _json(folder / "result.json"),
+        [json.loads(line) for line in lines],
+        names,
+        recording,
+        _json(folder / "environment.json"),
+    )
+
+
+def read_runs(paths: Sequence[str | Path], labels: dict[str, PartLabels] | None = None) -> list[RunView]:
+    """Read runs on the same classes and name them apart: by method, then settings, seed or folder."""
+    if not paths:
+        raise ValueError("runs: none given; a run is a folder that onelabel train wrote")
+    found = [read_run(path) for path in paths]
+    for run in found:
+        if run.class_names != found[0].class_names:
+            raise ValueError(f"{run.path}: its classes are not those of {found[0].path}; report them apart")
+        run.given = dict(labels or {})
+    plain = [f"full labels ({style.title(r.method)})" if r.full else style.title(r.method) for r in found]
+    settings = [", ".join(f"{k}={v}" for k, v in r.config.hyper.items()) for r in found]
+    seeds = [f"seed {r.config.seed}" for r in found]
+    folders = [r.path.name for r in found]
+    names = plain
+    for extra in (settings, [r.config.mode for r in found], seeds, folders):
+        count = Counter(names)
+        if all(n == 1 for n in count.values()):
+            break
+        differs = {n: len({e for e, m in zip(extra, names, strict=True) if m == n}) > 1 for n in count}
+        names = [f"{n}, {e}" if e and differs[n] else n for n, e in zip(names, extra, strict=True)]
+    for run, name in zip(found, names, strict=True):
+        run.label = name
+    return found
+
+
+def main_run(runs: Sequence[RunView]) -> RunView:
+    """The run the report is about: of those trained on partial labels the one with the best validation mAP."""
+    partial = [r for r in runs if not r.full] or list(runs)
+    return max(partial, key=lambda r: (r.result.get("validation_mAP", -1.0), r.result.get("test_mAP", -1.0)))
+
+
+def baseline(runs: Sequence[RunView]) -> RunView | None:
+    """The AN run, where there is one."""
+    return next((r for r in runs if r.method == "an"), None)
+
+
+def _labels_of_data(run: RunView) -> dict[str, PartLabels]:
+    """For runs without recorded labels: from the data they say they were trained on."""
+    splits = splits_of(run)
+    if splits is None:
+        return {}
+    return {name: PartLabels(part.observed.to_dense(), part.true) for name, part in splits.parts.items()}
+
+
+def splits_of(run: RunView) -> Any:
+    """The data a run was trained on, where data.json names them and they are still there; else None."""
+    from onelabel.data import load_dataset
+    from onelabel.training.again import Origin
+
+    try:
+        origin = Origin.load(run.path)
+        splits = load_dataset(origin.source, root=origin.root, **origin.options)
+    except (OSError, ValueError, TypeError, ImportError):
+        return None
+    return splits if tuple(splits.class_names) == run.class_names else None
+
+
+def _class_names(folder: Path) -> tuple[str, ...]:
+    for name in ("labels.safetensors", "weights-best.safetensors"):
+        if (folder / name).is_file():
+            if name.startswith("labels"):
+                return tuple(metadata(folder / name)["class_names"])
+            from safetensors import safe_open
+
+            with safe_open(str(folder / name), framework="np") as file:
+                return tuple(json.loads((file.metadata() or {})["onelabel"])["class_names"])
+    raise FileNotFoundError(f"{folder}: no epoch is done yet; resume the run first")
+
+
+def _json(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return found
