@@ -116,7 +116,7 @@ def now() -> str:
 
 def _commit() -> str:
     """The checkout's commit, with a + where tracked files differ from it; empty outside a checkout."""
-    where = Path(__file__).parent
+    where = Path(__file__).parents[1]
     try:
         head = _git(where, "rev-parse", "HEAD")
         return head + ("+" if _git(where, "status", "--porcelain", "--untracked-files=no", "--", ".") else "")

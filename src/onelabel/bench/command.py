@@ -1,0 +1,95 @@
+"""What `onelabel bench` does: plan, say what it costs, make the runs that are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from onelabel.bench import datasets
+from onelabel.bench.draws import PUBLISHED
+from onelabel.bench.measure import hardware
+from onelabel.bench.plan import Planned, cost, make_plan
+from onelabel.bench.protocols import protocol
+from onelabel.bench.results import Row
+from onelabel.bench.runner import Tally, run
+from onelabel.bench.store import open_store
+from onelabel.bench.sweeps import sweep
+from onelabel.contract import list_methods
+from onelabel.data import FeatureDataset
+
+
+def plan_for(
+    dataset: str,
+    *,
+    methods: Sequence[str] = (),
+    modes: Sequence[str] = ("linear",),
+    seeds: Sequence[int] = (0, 1, 2),
+    draws: Sequence[str] = (PUBLISHED,),
+    sweeps: Sequence[str] = (),
+    protocol_name: str = "onelabel",
+    settings: Mapping[str, Any] | None = None,
+    search: bool | None = None,
+) -> list[Planned]:
+    """The runs that the command line asks for: tables' or sweeps'."""
+    common: dict[str, Any] = {"seeds": seeds, "protocol_name": protocol_name, "settings": settings, "search": search}
+    if sweeps:
+        return [p for name in sweeps for mode in modes for p in sweep(name, dataset, mode=mode, **common)]
+    return make_plan(dataset, methods or list_methods(), modes=modes, draws=draws, **common)
+
+
+def summary(plan: Sequence[Planned], out: str | Path, device: str | None = None) -> str:
+    """The protocol and the cost of a plan."""
+    import torch
+
+    rows = open_store(out).find().rows if "://" in str(out) or Path(out).exists() else []
+    where = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    names = sorted({p.protocol for p in plan})
+    return "\n".join([*(str(protocol(name)) for name in names), str(cost(plan, rows, hardware(where)))])
+
+
+def work(
+    source: str,
+    plan: Sequence[Planned],
+    *,
+    out: str | Path,
+    root: str | None = None,
+    backbone: str = "resnet50",
+    weights: str | None = None,
+    size: int = 448,
+    device: str | None = None,
+    seconds: float | None = None,
+    retry: bool = False,
+    told: Any = None,
+    **loader: Any,
+) -> Tally:
+    """Load the data and make the missing runs: linear ones on features as probes, the others on the pictures."""
+    splits = datasets.load(source, root=root, **loader)
+    linear, other = [p for p in plan if p.mode == "linear"], [p for p in plan if p.mode != "linear"]
+    pictures = not isinstance(splits.train, FeatureDataset)
+    if other and not pictures:
+        raise ValueError(f"{source} holds features: mode {other[0].mode} needs the pictures; give the dataset itself")
+    about: dict[str, Any] = {"device": device, "seconds": seconds, "retry": retry, "told": told, "out": out}
+    about["weights"] = "given as features" if not pictures else Path(weights).name if weights else "pretrained"
+    total = Tally()
+    if linear:
+        if pictures:
+            features = datasets.as_features(splits, backbone=backbone, weights=weights, size=size, device=device)
+        else:
+            features = splits
+        total = run(linear, features, **about)
+    if other:
+        machine: dict[str, Any] = {"backbone": backbone, "size": size, "weights": weights, "device": device or "auto"}
+        more = run(other, splits, settings=machine, **about)
+        total = Tally(*(getattr(total, f) + getattr(more, f) for f in ("made", "failed", "skipped", "left")))
+    return total
+
+
+def line(row: Row) -> str:
+    """A new result in one line."""
+    if not row.done:
+        return f"{row.label} {row.mode} seed {row.seed}: failed, {row.error}"
+    parts = [f"validation {row.validation_map:.2f}" if row.validation_map is not None else ""]
+    parts += [f"test {row.test_map:.2f}" if row.test_map is not None else ""]
+    rate = f"lr {row.settings['lr']:g} batch {row.settings.get('batch_size')}" if row.settings.get("lr") else ""
+    return f"{row.label} {row.mode} {rate} seed {row.seed}: {', '.join(p for p in parts if p)}"

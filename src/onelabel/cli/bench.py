@@ -1,0 +1,187 @@
+"""`onelabel bench`: the papers' tables, made comparable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from onelabel.cli.options import (
+    METHODS,
+    BackboneOption,
+    DeviceOption,
+    LoaderOptions,
+    RootOption,
+    WeightsOption,
+    names,
+    offer,
+    offer_data,
+    pairs,
+)
+
+
+class RunByDefault(TyperGroup):
+    """`bench DATASET …` is `bench run DATASET …`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and not args[0].startswith("-") and args[0] not in self.commands:
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=RunByDefault, no_args_is_help=True, help="Plan and make benchmark runs, and print the papers' tables."
+)
+OutOption = Annotated[str, typer.Option("--out", help="The results folder, shared by workers, or a database's URL.")]
+FormatOption = Annotated[
+    str,
+    typer.Option(
+        "--format", help="text, markdown, latex or csv.", autocompletion=offer("text", "markdown", "latex", "csv")
+    ),
+]
+
+
+@app.command()
+def run(
+    dataset: Annotated[
+        str, typer.Argument(metavar="DATA", help="A dataset, or a folder of VOC features.", autocompletion=offer_data)
+    ],
+    methods: Annotated[
+        str,
+        typer.Option(help="Names, or METHOD:VARIANT, comma-separated. [default: all]", autocompletion=offer(*METHODS)),
+    ] = "",
+    modes: Annotated[str, typer.Option(help="linear, finetune, linearinit, comma-separated.")] = "linear",
+    seeds: Annotated[str, typer.Option(help="Numbers, comma-separated, or how many: 3 is 0,1,2.")] = "3",
+    draws: Annotated[
+        str, typer.Option(help="uniform1200, uniform:SEED, biased:BIAS[:SEED], missing:SHARE[:SEED].")
+    ] = "uniform1200",
+    sweep: Annotated[str, typer.Option(help="Sweeps instead of methods, comma-separated; see `bench sweeps`.")] = "",
+    protocol: Annotated[str, typer.Option(help="role, em, gr, lasd or onelabel.")] = "onelabel",
+    out: OutOption = "runs/bench",
+    name: Annotated[str, typer.Option(help="Whose recipes to take. [default: the dataset's]")] = "",
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", "-s", help="A setting of training as NAME=VALUE, for all runs.")
+    ] = None,
+    no_search: Annotated[
+        bool, typer.Option("--no-search", help="The recipe's learning rate and batch size alone.")
+    ] = False,
+    dry: Annotated[bool, typer.Option("--dry", help="Show the plan and its cost, make nothing.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Make failed runs again.")] = False,
+    seconds: Annotated[float | None, typer.Option(help="Begin nothing that would end after so long.")] = None,
+    root: RootOption = None,
+    backbone: BackboneOption = None,
+    weights: WeightsOption = None,
+    size: Annotated[int, typer.Option(help="Pixels of a side.")] = 448,
+    device: DeviceOption = None,
+    option: LoaderOptions = None,
+) -> None:
+    """Plan runs, say what they cost, and make those that nobody has made. Start it as often, and on as many machines
+    that see the results folder, as you like: each run is made once.
+
+    Examples: onelabel bench voc2012-features/ --seeds 3; onelabel bench voc2012 --methods an,em,gr --modes finetune;
+    onelabel bench digits-scenes --sweep em.alpha --backbone small-cnn --weights random --size 48
+    """
+    from onelabel.bench import command, datasets
+
+    known = name or (
+        "voc2012" if datasets.is_voc_features(dataset) else Path(dataset).stem if "/" in dataset else dataset
+    )
+    wanted = names(seeds)
+    numbers = list(range(int(wanted[0]))) if len(wanted) == 1 and "," not in seeds else [int(seed) for seed in wanted]
+    plan = command.plan_for(
+        known, methods=names(methods), modes=names(modes), seeds=numbers, draws=names(draws), sweeps=names(sweep),
+        protocol_name=protocol, settings=pairs(setting, "--set"), search=False if no_search else None,
+    )  # fmt: skip
+    typer.echo(command.summary(plan, out, device))
+    if dry:
+        return
+    loader = pairs(option, "--option")
+    if dataset == "digits-scenes":
+        loader.setdefault("size", size)
+    done = command.work(
+        dataset, plan, out=out, root=root, backbone=backbone or "resnet50", weights=weights, size=size, device=device,
+        seconds=seconds, retry=retry, told=lambda row: typer.echo(command.line(row)), **loader,
+    )  # fmt: skip
+    typer.echo(str(done))
+
+
+@app.command()
+def table(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Such as role.1 or gr.3; `list` lists them.")] = "list",
+    results: Annotated[str, typer.Option(help="A results folder, or a database's URL.")] = "runs/bench",
+    dataset: Annotated[str, typer.Option(help="Whose results.")] = "voc2012",
+    format: FormatOption = "text",
+    out: Annotated[Path | None, typer.Option(help="Write it here instead of printing it.")] = None,
+) -> None:
+    """A table of the papers from results, the published values beside; what was not run says so.
+
+    Examples: onelabel bench table role.1 --results docs/results/bench; onelabel bench table gr.2 --format latex
+    """
+    from onelabel.bench import render, store, tables
+    from onelabel.system import atomic_write
+
+    if name == "list":
+        typer.echo("\n".join(f"{t.name:12s} {t.title}" for t in tables.TABLES.values()))
+        return
+    found = store.open_store(results).find() if "://" in results else tables.find(results)
+    text = render.as_text(tables.build(name, found, dataset=dataset), format)
+    if out is None:
+        typer.echo(text)
+    else:
+        atomic_write(out, text + "\n")
+        typer.echo(f"table: {out}")
+
+
+@app.command()
+def docs(
+    results: Annotated[Path, typer.Option(help="The committed results.")] = Path("docs/results/bench"),
+    out: Annotated[Path, typer.Option(help="The page.")] = Path("docs/benchmarks.md"),
+) -> None:
+    """Write docs/benchmarks.md from committed results.
+
+    Examples: onelabel bench docs
+    """
+    from onelabel.bench.page import write_page
+
+    typer.echo(f"page: {write_page(results, out)}")
+
+
+@app.command()
+def pack(
+    folder: Annotated[Path, typer.Argument(help="A results folder.")],
+    path: Annotated[
+        Path, typer.Argument(metavar="FILE", help="The one file, such as docs/results/bench/linear.parquet.")
+    ],
+) -> None:
+    """Gather a folder's rows into one Parquet file.
+
+    Examples: onelabel bench pack runs/bench docs/results/bench/linear.parquet
+    """
+    from onelabel.bench.results import pack as gather
+
+    typer.echo(f"{gather(folder, path)} rows: {path}")
+
+
+@app.command()
+def sweeps() -> None:
+    """List the sweeps that the papers plot.
+
+    Examples: onelabel bench sweeps
+    """
+    from onelabel.bench.sweeps import SWEEPS
+
+    for each in SWEEPS.values():
+        typer.echo(f"{each.name:12s} {each.figure:14s} {each.doc}")
+
+
+@app.command()
+def protocols() -> None:
+    """Print the protocols.
+
+    Examples: onelabel bench protocols
+    """
+    from onelabel.bench.protocols import PROTOCOLS
+
+    typer.echo("\n".join(str(each) for each in PROTOCOLS.values()))
