@@ -86,7 +86,8 @@ def check(
         problems, ok = splits.report, not splits.report.lost
         found = {"usable": {part: len(rows) for part, rows in splits.parts.items()}}
         counts = ", ".join(f"{part} {len(rows):,}" for part, rows in splits.parts.items())
-        text = f"{counts} pictures can be used\n{problems.text(names)}"
+        what = "rows" if hasattr(splits.train, "X") else "pictures"
+        text = f"{counts} {what} can be used\n{problems.text(names)}"
     if as_json:
         emit({"data": name, "ok": ok, **found, **problems.to_dict()})
     else:

@@ -29,6 +29,8 @@ class Loader:
     def __call__(self, *args: Any, **options: Any) -> Splits:
         function = getattr(import_module(f"onelabel.data.{self.module}"), self.function)
         known = inspect.signature(function).parameters
+        if options.get("verify") == "none" and "verify" not in known:  # there is no picture file to look at
+            del options["verify"]
         unknown = sorted(set(options) - set(known))
         if unknown:
             usable = sorted(set(known) - {"root", "path", "draw", "report"})
