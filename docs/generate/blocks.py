@@ -3,8 +3,10 @@
     python docs/generate/blocks.py docs/tutorials/text.md            # run, compare
     python docs/generate/blocks.py --write docs/tutorials/text.md    # put the printed text into the page instead
 
-Fenced blocks marked ``python`` share one namespace; those marked ``sh`` hold ``onelabel`` commands, run in this process.
-A ``text`` block right after one of them is what it prints: numbers may differ by a tenth (or 0.05), ``…`` stands for
+``--verbose`` shows what each block prints and how long it takes.
+
+Fenced blocks marked ``python`` share one namespace; those marked ``sh`` hold ``onelabel`` commands, run in this
+process. A ``text`` block right after one of them is what it prints: numbers may differ by a tenth (or 0.05), ``…`` stands for
 anything. ``<!-- run`` … ``-->`` holds Python that readers do not see: files a page takes for granted, and checks of
 what its sentences claim. ``<!-- not run: reason -->`` before a block leaves it out.
 """
@@ -18,6 +20,7 @@ import re
 import shlex
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,7 +113,7 @@ def _value(number: str) -> float:
     return float(number.replace(",", "").replace("−", "-"))
 
 
-def run_page(path: Path, *, write: bool = False) -> list[str]:
+def run_page(path: Path, *, write: bool = False, verbose: bool = False) -> list[str]:
     """Run a page in the current folder; what did not come out as it says."""
     text = path.read_text(encoding="utf-8")
     scope: dict[str, Any] = {"__name__": "__page__"}
@@ -118,8 +121,11 @@ def run_page(path: Path, *, write: bool = False) -> list[str]:
     for block in parse(text):
         if block.reason is not None:
             continue
+        start = time.perf_counter()
         printed = execute(block, scope, str(path))
-        if block.expected is None or "…" in block.expected and write:
+        if verbose:
+            print(f"--- line {block.line}, {time.perf_counter() - start:.1f} s\n{printed}")
+        if block.expected is None or (write and "…" in block.expected.strip().removeprefix("…")):
             continue
         if write:
             edits.append((block.span, printed.rstrip() + "\n"))
@@ -133,8 +139,6 @@ def run_page(path: Path, *, write: bool = False) -> list[str]:
 
 
 if __name__ == "__main__":
-    import time
-
     asked = [word for word in sys.argv[1:] if not word.startswith("--")]
     os.environ.setdefault("ONELABEL_QUIET", "1")
     failed = False
@@ -145,7 +149,7 @@ if __name__ == "__main__":
             os.environ["ONELABEL_CACHE"] = str(Path(folder) / ".cache")
             os.chdir(folder)
             try:
-                for line in run_page(target, write="--write" in sys.argv):
+                for line in run_page(target, write="--write" in sys.argv, verbose="--verbose" in sys.argv):
                     failed = True
                     print(line)
             finally:

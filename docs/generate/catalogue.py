@@ -69,8 +69,9 @@ def page(info: MethodInfo, note: dict[str, str], boards: list[measured.Board]) -
     parts += pictures(info)
     if note:
         parts += ["## When to use it", note["use"], "**When not.** " + note["avoid"]]
-    parts += ["## Settings", settings(info), "## What it needs", needs(info), "## Measured", standing(info.name, boards)]
-    parts += ["## In code", example(info), f"Class: [`{info.cls.__name__}`][{info.cls.__module__}.{info.cls.__name__}]."]
+    parts += ["## Settings", settings(info), "## What it needs", needs(info)]
+    parts += ["## Measured", standing(info.name, boards), "## In code", example(info)]
+    parts.append(f"Class: [`{info.cls.__name__}`][{info.cls.__module__}.{info.cls.__name__}].")
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -86,7 +87,8 @@ def pictures(info: MethodInfo) -> list[str]:
         figure = figures.curves(shown, what=what, epoch=end)
         picture = style.svg(figure, key=f"{info.name}-{what}-{end}")
         said = f"{what.capitalize()} of one entry by its logit{when}"
-        drawn.append(f'<figure class="curve" role="img" aria-label="{said}">{picture}<figcaption>{said}</figcaption></figure>')
+        caption = f"<figcaption>{said}</figcaption>"
+        drawn.append(f'<figure class="curve" role="img" aria-label="{said}">{picture}{caption}</figure>')
     return drawn
 
 
@@ -115,7 +117,7 @@ def needs(info: MethodInfo) -> str:
     asked = info.needs
     found = [f"- **{name}**: {said}." for name, said in NEEDS.items() if getattr(asked, name)]
     if asked.views > 1:
-        found.append(f"- **views={asked.views}**: the logits of {asked.views - 1} further views of each picture: `views=`.")
+        found.append(f"- **views={asked.views}**: the logits of {asked.views - 1} further views of each picture.")
     return "\n".join(found) or "Nothing but logits and observed labels."
 
 
@@ -137,9 +139,8 @@ def standing(name: str, boards: list[measured.Board]) -> str:
 
 
 def example(info: MethodInfo) -> str:
-    given = next(
-        (f"{name}={info.defaults[name]}" for name, h in info.hyper.items() if h.search and info.defaults[name] is not None), ""
-    )
+    set_ = {name: info.defaults[name] for name, hyper in info.hyper.items() if hyper.search}
+    given = next((f"{name}={value}" for name, value in set_.items() if value is not None), "")
     call = f'onelabel.method("{info.name}"' + (f", {given})" if given else ")")
     return f"```python\nimport onelabel\n\ncriterion = {call}\n```"
 
@@ -153,8 +154,8 @@ def overview(said: dict[str, dict[str, str]], boards: list[measured.Board]) -> s
         f"All {len(infos)} methods behind one interface, generated from the registry (`onelabel methods`, "
         "`onelabel.list_methods()`). The last columns are the rank among methods that saw one positive per example, on "
         "VOC 2012 (– where not measured).",
-        "Which one? Without any wish of your own take [`em`](em.md); when fine-tuning pictures for eight epochs or more "
-        "[`gr`](gr.md); and let `onelabel compare` try the families on your own data. "
+        "Which one? Without any wish of your own take [`em`](em.md); when fine-tuning pictures for eight epochs or "
+        "more [`gr`](gr.md); and let `onelabel compare` try the families on your own data. "
         "[No clean validation set](../tutorials/no-validation.md) shows how to choose then.",
     ]
     table = [f"| method | what it is | year | needs |{ranks}", "| --- | --- | --- | --- |" + " --- |" * len(boards)]
@@ -165,7 +166,10 @@ def overview(said: dict[str, dict[str, str]], boards: list[measured.Board]) -> s
         table.append(f"| [`{info.name}`]({info.name}.md) | {title} | {info.year} | {info.needs} |{cells}")
     parts = [*lines, "\n".join(table)]
     for board in boards:
-        rows = [f"| [`{line.method}`]({line.method}.md) | {line.mean:.2f} | {_pm(line)} | {line.seeds} |" for line in board.lines]
+        rows = [
+            f"| [`{line.method}`]({line.method}.md) | {line.mean:.2f} | {_pm(line)} | {line.seeds} |"
+            for line in board.lines
+        ]
         head = ["| method | test mAP | std | seeds |", "| --- | --- | --- | --- |"]
         parts += [f"## {board.title}", f"From `{board.source}`.", "\n".join(head + rows)]
     return "\n\n".join(parts) + "\n"

@@ -71,7 +71,8 @@ def _bench() -> Iterable[Board]:
     for mode, title in titles.items():
         values: dict[str, list[float]] = {}
         for row in rows:
-            if row.mode == mode and row.label == row.method and (row.supervision == "positive") != (row.method in ORACLES):
+            fair = (row.supervision == "positive") != (row.method in ORACLES)
+            if row.mode == mode and row.label == row.method and fair:
                 values.setdefault(row.method, []).append(float(row.test_map or 0))
         if values:
             yield _board(f"VOC 2012, {title}", "results/bench", values)
@@ -93,7 +94,6 @@ def _linear() -> Board | None:
         return None
     number: Callable[[str], float | None] = lambda text: float(text) if text else None  # noqa: E731
     with file.open(encoding="utf-8", newline="") as lines:
-        found = [
-            Line(row["method"], float(row["test"]), number(row["std"]), int(row["seeds"])) for row in csv.DictReader(lines)
-        ]
+        rows = list(csv.DictReader(lines))
+    found = [Line(row["method"], float(row["test"]), number(row["std"]), int(row["seeds"])) for row in rows]
     return Board("VOC 2012, linear", f"results/{file.name}", tuple(sorted(found, key=lambda line: -line.mean)))

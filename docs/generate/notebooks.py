@@ -26,7 +26,8 @@ def pages() -> dict[str, str]:
     """Path → Markdown of every script."""
     made = {}
     for file in sorted(FOLDER.glob("*.py")):
-        shown = [text if kind == "markdown" else f"```python\n{text}\n```" for kind, text in cells(file.read_text("utf-8"))]
+        found = cells(file.read_text(encoding="utf-8"))
+        shown = [text if kind == "markdown" else f"```python\n{text}\n```" for kind, text in found]
         how = f"This page is the script `docs/notebooks/{file.name}`: run it as it is, or open it as a notebook."
         made[f"notebooks/{file.stem}.md"] = "\n\n".join([*shown, how]) + "\n"
     return made
