@@ -6,9 +6,9 @@
 ``--verbose`` shows what each block prints and how long it takes.
 
 Fenced blocks marked ``python`` share one namespace; those marked ``sh`` hold ``onelabel`` commands, run in this
-process. A ``text`` block right after one of them is what it prints: numbers may differ by a tenth (or 0.05), ``…`` stands for
-anything. ``<!-- run`` … ``-->`` holds Python that readers do not see: files a page takes for granted, and checks of
-what its sentences claim. ``<!-- not run: reason -->`` before a block leaves it out.
+process. A ``text`` block right after one of them is what it prints: numbers may differ by a tenth (or 0.05), ``…``
+stands for anything. ``<!-- run`` … ``-->`` holds Python that readers do not see: files a page takes for granted, and
+checks of what its sentences claim. ``<!-- not run: reason -->`` before a block leaves it out.
 """
 
 from __future__ import annotations
