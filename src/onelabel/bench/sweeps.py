@@ -89,11 +89,12 @@ def find_sweep(name: str) -> Sweep:
 def sweep(
     name: str, dataset: str, *, mode: str = "linear", seeds: Sequence[int] = (0, 1, 2), **options: Any
 ) -> list[Planned]:
-    """The runs of a sweep; `options` are those of `make_plan`."""
+    """The runs of a sweep, at the recipe's learning rate and batch size; `options` are those of `make_plan`."""
     found = find_sweep(name)
     if mode == "linear" and found.key == "alpha" and found.methods == ("lasd",):
         raise ValueError("lasd.alpha weighs augmented pictures, which frozen features do not have: give mode finetune")
-    common: dict[str, Any] = {"modes": (mode,), "seeds": seeds, "plan": f"sweep:{name}", **options}
+    common: dict[str, Any] = {**options, "modes": (mode,), "seeds": seeds, "plan": f"sweep:{name}"}
+    common["search"] = bool(common.get("search"))
     if found.key == "fraction":
         return make_plan(dataset, found.methods, fractions=found.values, **common)
     if found.key == "missing":

@@ -1,0 +1,110 @@
+"""Statistics over seeds: mean and spread, paired tests, Holm's correction; and which setting of a grid is taken."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from onelabel.bench.results import Row
+from onelabel.system import need
+
+
+@dataclass(frozen=True)
+class Cell:
+    """All seeds (and draws) of one setting."""
+
+    rows: tuple[Row, ...]
+
+    def values(self, metric: str) -> dict[tuple[str, int], float]:
+        """A metric by draw and seed."""
+        found = {(row.draw, row.seed): getattr(row, metric) for row in self.rows}
+        return {key: float(value) for key, value in found.items() if value is not None}
+
+    def mean(self, metric: str) -> float | None:
+        values = list(self.values(metric).values())
+        return statistics.fmean(values) if values else None
+
+    def std(self, metric: str) -> float | None:
+        """Of the sample; None for fewer than two."""
+        values = list(self.values(metric).values())
+        return statistics.stdev(values) if len(values) > 1 else None
+
+    def text(self, metric: str) -> str:
+        """mean ± std, or a dash."""
+        mean, std = self.mean(metric), self.std(metric)
+        if mean is None:
+            return "–"
+        return f"{mean:.2f}" + (f" ± {std:.2f}" if std is not None else "")
+
+
+def cells(rows: Sequence[Row]) -> list[Cell]:
+    """Finished runs grouped by everything but seed and draw."""
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row.done:
+            what = [row.dataset, row.label, row.mode, row.protocol, row.fraction, row.hyper, row.settings]
+            found[json.dumps([*what, row.supervision], sort_keys=True, default=str)].append(row)
+    return [Cell(tuple(sorted(members, key=lambda r: (r.draw, r.seed)))) for members in found.values()]
+
+
+def chosen(rows: Sequence[Row]) -> Cell | None:
+    """The setting with the best mean validation mAP among those with the most seeds: what a search takes."""
+    found = cells(rows)
+    most = max((len(cell.rows) for cell in found), default=0)
+    whole = [cell for cell in found if len(cell.rows) == most]
+    return max(whole, key=lambda cell: cell.mean("validation_map") or -math.inf, default=None)
+
+
+def paired_p(one: Mapping[Any, float], other: Mapping[Any, float]) -> float | None:
+    """Two-sided paired t-test over the seeds that both have; None for fewer than two, or no difference in spread."""
+    keys = sorted(set(one) & set(other))
+    if len(keys) < 2:
+        return None
+    first, second = [one[k] for k in keys], [other[k] for k in keys]
+    if len({round(a - b, 12) for a, b in zip(first, second, strict=True)}) == 1:
+        return None
+    return float(need("scipy.stats", "bench").ttest_rel(first, second).pvalue)
+
+
+def holm(values: Sequence[float | None]) -> list[float | None]:
+    """Holm's step-down adjustment; None (not tested) stays None and does not count."""
+    tested = sorted((value, i) for i, value in enumerate(values) if value is not None)
+    adjusted: list[float | None] = [None] * len(values)
+    worst = 0.0
+    for rank, (value, i) in enumerate(tested):
+        worst = max(worst, min(1.0, value * (len(tested) - rank)))
+        adjusted[i] = worst
+    return adjusted
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Whether ours orders pairs of methods as a paper does."""
+
+    pairs: int
+    agree: int
+    against: tuple[tuple[str, str, float, float], ...]  #: better in the paper, worse, its difference, ours
+
+
+def orderings(ours: Mapping[str, float], theirs: Mapping[str, float], *, least: float = 0.5) -> Agreement:
+    """Compare all pairs whose published difference is at least `least` points; smaller ones say nothing."""
+    names = [name for name in theirs if name in ours]
+    pairs = agree = 0
+    against = []
+    for i, a in enumerate(names):
+        for b in names[i + 1 :]:
+            better, worse = (a, b) if theirs[a] > theirs[b] else (b, a)
+            gap = theirs[better] - theirs[worse]
+            if gap < least:
+                continue
+            pairs += 1
+            mine = ours[better] - ours[worse]
+            agree += mine > 0
+            if mine <= 0:
+                against.append((better, worse, gap, mine))
+    return Agreement(pairs, agree, tuple(sorted(against, key=lambda x: x[3])))
