@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from onelabel.system import check_schema, read_json, reading
 from onelabel.training.files import write_json
 
-FILE = "data.json"
+FILE, SCHEMA = "data.json", 1
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Origin:
         if self.root is not None:
             whole["root"] = str(Path(self.root).expanduser().resolve())
         run.mkdir(parents=True, exist_ok=True)
-        write_json(run / FILE, {"schema_version": 1, **whole})
+        write_json(run / FILE, {"schema_version": SCHEMA, **whole})
 
     @classmethod
     def load(cls, run: str | Path) -> Origin:
@@ -35,8 +35,13 @@ class Origin:
         path = Path(run) / FILE
         if not path.is_file():
             raise FileNotFoundError(f"{run}: does not say what data it was trained on ({FILE} is missing); give DATA")
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return cls(found["source"], found.get("root"), dict(found.get("options", {})))
+        found = read_json(path)
+        with reading(path, "the origin of a run", remedy="give DATA"):
+            check_schema(found.get("schema_version", 1), SCHEMA, path)
+            source, root = found["source"], found.get("root")
+            if not isinstance(source, str) or not isinstance(root, str | None):
+                raise TypeError(f"source {source!r:.40}, root {root!r:.40}")
+            return cls(source, root, dict(found.get("options", {})))
 
 
 def is_run(path: str | Path) -> bool:

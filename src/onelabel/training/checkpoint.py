@@ -8,8 +8,10 @@ checkpoint/000123/best-plain.safetensors   the best epoch's weights and method (
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from onelabel.system import check_schema, one_line
 from onelabel.training.files import explaining, link, read_tensors, write_json, write_tensors
 from onelabel.training.machine import TrainingError, rng_state, set_rng_state
 from onelabel.training.sharding import fill_state, full, like
@@ -56,7 +59,13 @@ class Position:
             track: Best(float("-inf") if found["value"] is None else found["value"], found["epoch"])
             for track, found in numbers.pop("bests").items()
         }
-        return cls(**numbers, bests=bests)
+        found = cls(**numbers, bests=bests)
+        for name, blank in vars(cls()).items():
+            if type(getattr(found, name)) is not type(blank):
+                raise ValueError(f"{name} {getattr(found, name)!r:.40}")
+        if set(bests) != {"plain", "ema"} or not all(type(best.epoch) is int for best in bests.values()):
+            raise ValueError(f"bests {bests!r:.80}")
+        return found
 
 
 class Checkpoints:
@@ -75,46 +84,43 @@ class Checkpoints:
         place = self._latest()
         if place is None:
             return Position()
-        try:
+        with self._reading(place):
             numbers = json.loads((place / "state.json").read_text(encoding="utf-8"))
+            check_schema(numbers["schema_version"], SCHEMA, place)
             tensors = read_tensors(place / "state.safetensors")
-            if numbers["schema_version"] != SCHEMA:
-                raise ValueError(f"schema_version {numbers['schema_version']}, this version reads {SCHEMA}")
             position = Position.read(numbers["position"])
             for track, best in position.bests.items():
                 if best.epoch >= 0:
                     best.weights, best.method = _split(read_tensors(place / f"best-{track}.safetensors"))
                     self.written[track] = (position.phase, best.epoch, place / f"best-{track}.safetensors")
-        except (OSError, ValueError, KeyError) as error:
-            raise TrainingError(f"{place}: cannot be read ({error}); remove checkpoint/ to start again") from error
         self.loaded = tensors, numbers
         return position
 
     def _latest(self) -> Path | None:
         if self.root is None or not (self.root / "latest.json").is_file():
             return None
-        return self.root / json.loads((self.root / "latest.json").read_text(encoding="utf-8"))["folder"]
+        with self._reading(self.root / "latest.json"):
+            name = json.loads((self.root / "latest.json").read_text(encoding="utf-8"))["folder"]
+            if not (isinstance(name, str) and name.isascii() and name.isdecimal()):
+                raise ValueError(f"folder {name!r:.40}")
+        return self.root / name
+
+    @contextlib.contextmanager
+    def _reading(self, place: Path) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # JSON, safetensors and what is made of them each raise their own
+            told = one_line(error)
+            raise TrainingError(f"{place}: cannot be read ({told}); remove checkpoint/ to start again") from error
 
     def restore(self, session: Session, position: Position) -> None:
         """Put what `position` read into a session, once."""
         if self.loaded is None:
             return
         (tensors, numbers), self.loaded = self.loaded, None
-        parts: dict[str, dict[str, Tensor]] = {}
-        for name, value in tensors.items():
-            group, _, rest = name.partition("/")
-            parts.setdefault(group, {})[rest] = value
-        fill_state(session.classifier, parts["model"])
-        session.criterion.load_state_dict(parts.get("method", {}))
-        if session.average is not None:
-            session.average.load_state_dict(parts["ema"])
-        if session.recorder is not None:
-            session.recorder.load_state_dict(parts.get("recording", {}))
-        for name, buffer in session.step.buffers().items():
-            buffer.copy_(parts["step"][name])
-        for number, optimizer in enumerate(session.optimizers):
-            _restore_optimizer(optimizer, parts.get(f"optimizer{number}", {}), numbers["optimizers"][number])
-        set_rng_state(parts["rng"], numbers["rng"], session.device)
+        assert self.root is not None
+        with self._reading(self.root):
+            _restore(session, tensors, numbers)
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -176,6 +182,25 @@ def _state(session: Session) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:
         tensors |= {f"optimizer{i}/{k}": full(v) for k, v in found.items()}
         plain.append(rest)
     return tensors, plain
+
+
+def _restore(session: Session, tensors: dict[str, Tensor], numbers: dict[str, Any]) -> None:
+    """What `_state` gave, back into a session."""
+    parts: dict[str, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        group, _, rest = name.partition("/")
+        parts.setdefault(group, {})[rest] = value
+    fill_state(session.classifier, parts["model"])
+    session.criterion.load_state_dict(parts.get("method", {}))
+    if session.average is not None:
+        session.average.load_state_dict(parts["ema"])
+    if session.recorder is not None:
+        session.recorder.load_state_dict(parts.get("recording", {}))
+    for name, buffer in session.step.buffers().items():
+        buffer.copy_(parts["step"][name])
+    for number, optimizer in enumerate(session.optimizers):
+        _restore_optimizer(optimizer, parts.get(f"optimizer{number}", {}), numbers["optimizers"][number])
+    set_rng_state(parts["rng"], numbers["rng"], session.device)
 
 
 def _split(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

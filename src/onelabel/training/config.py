@@ -12,6 +12,9 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal
 
+from onelabel.system import check_schema, one_line, reading
+
+SCHEMA = 1  #: of config.toml, and with it of the run folder
 Mode = Literal["linear", "finetune", "linearinit"]
 Switch = Literal["auto", "off"]
 #: lr, epochs, batch size where none are given, as the papers have them.
@@ -121,8 +124,9 @@ class TrainConfig:
     def load(cls, path: str | Path) -> TrainConfig:
         """Read a TOML file; keys that are not settings, such as a recipe's notes, are an error."""
         settings = read_toml(path)
-        settings.pop("schema_version", None)
-        return cls.make(settings)
+        check_schema(settings.pop("schema_version", 1), SCHEMA, path)
+        with reading(path, "the settings of a run"):
+            return cls.make(settings)
 
     def to_toml(self) -> str:
         """As TOML; settings that are None are left out."""
@@ -132,7 +136,7 @@ class TrainConfig:
                 tables += [f"\n[{name}]"] + [f"{key} = {_value(v)}" for key, v in value.items()] if value else []
             elif value is not None:
                 lines.append(f"{name} = {_value(value)}")
-        return "\n".join(["schema_version = 1", *lines, *tables]) + "\n"
+        return "\n".join([f"schema_version = {SCHEMA}", *lines, *tables]) + "\n"
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
@@ -145,8 +149,8 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         found: dict[str, Any] = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise FileNotFoundError(f"{path}: no such file") from None
-    except ValueError as error:
-        raise ValueError(f"{path}: not TOML ({error})") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: not TOML ({one_line(error)})") from None
     return found
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from onelabel.system import atomic_path
+from onelabel.system import atomic_path, reading
 from onelabel.training.machine import TrainingError
 
 
@@ -46,7 +46,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
 def read_tensors(path: Path) -> dict[str, Tensor]:
     from safetensors.torch import load_file
 
-    loaded: dict[str, Tensor] = load_file(str(path))
+    with reading(path, "a safetensors file"):
+        loaded: dict[str, Tensor] = load_file(str(path))
     return loaded
 
 

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from onelabel.system import check_schema, reading
 from onelabel.training.config import TrainConfig
 from onelabel.training.files import read_tensors, write_tensors
 from onelabel.training.plan import PHASES
@@ -170,9 +171,11 @@ class Recording:
         path = Path(run) / FILE
         if not path.is_file():
             return None
-        about = metadata(path)
-        arrays = {name: value.numpy() for name, value in read_tensors(path).items()}
-        return cls(arrays, tuple(about["class_names"]), dict(about["true"]))
+        with reading(path, "the recording of a run"):
+            about = metadata(path)
+            check_schema(about["schema_version"], SCHEMA, path)
+            arrays = {name: value.numpy() for name, value in read_tensors(path).items()}
+            return cls(arrays, tuple(about["class_names"]), dict(about["true"]))
 
     @property
     def epochs(self) -> int:
@@ -213,17 +216,23 @@ def read_labels(run: str | Path) -> dict[str, PartLabels]:
     path = Path(run) / LABELS
     if not path.is_file():
         return {}
-    about, packed = metadata(path), read_tensors(path)
-    classes, found = len(about["class_names"]), {}
-    for part, rows in about["rows"].items():
-        bits = {
-            kind: np.unpackbits(packed[f"{part}/{kind}"].numpy(), count=rows * classes).reshape(rows, classes)
-            for kind in ("positive", "negative", "true")
-            if f"{part}/{kind}" in packed
+    with reading(path, "the labels of a run"):
+        about, packed = metadata(path), read_tensors(path)
+        check_schema(about["schema_version"], SCHEMA, path)
+        return {
+            part: _unpacked(packed, part, int(rows), len(about["class_names"])) for part, rows in about["rows"].items()
         }
-        observed = bits["positive"].astype(np.int8) - bits["negative"].astype(np.int8)
-        found[part] = PartLabels(observed, bits.get("true"))
-    return found
+
+
+def _unpacked(packed: Mapping[str, Tensor], part: str, rows: int, classes: int) -> PartLabels:
+    bits = {}
+    for kind in ("positive", "negative", "true"):
+        if f"{part}/{kind}" in packed:
+            plane = packed[f"{part}/{kind}"].numpy()
+            if rows * classes > 8 * plane.size:
+                raise ValueError(f"{part}: {plane.size} bytes for {rows}×{classes} labels")
+            bits[kind] = np.unpackbits(plane, count=rows * classes).reshape(rows, classes)
+    return PartLabels(bits["positive"].astype(np.int8) - bits["negative"].astype(np.int8), bits.get("true"))
 
 
 def _packed(part: Any) -> dict[str, Tensor]:

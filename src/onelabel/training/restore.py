@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from onelabel.methods import method
 from onelabel.models import Classifier, build_backbone, read_weights
-from onelabel.training.config import TrainConfig
+from onelabel.system import check_schema, reading
+from onelabel.training.config import SCHEMA, TrainConfig
 
 
 def weights_metadata(classifier: Classifier, config: TrainConfig, class_names: tuple[str, ...]) -> dict[str, str]:
@@ -18,6 +19,7 @@ def weights_metadata(classifier: Classifier, config: TrainConfig, class_names: t
     layer: Any = getattr(classifier.backbone, "layer2", None)
     v1 = layer is not None and hasattr(layer[0], "conv3") and tuple(layer[0].conv1.stride) == (2, 2)
     about = {
+        "schema_version": SCHEMA,
         "backbone": "none" if isinstance(classifier.backbone, nn.Identity) else config.backbone,
         "head": "linear" if isinstance(classifier.head, nn.Linear) else config.method,
         "features": feature_width(classifier),
@@ -37,17 +39,28 @@ def classifier_from(path: str | Path) -> tuple[Classifier, tuple[str, ...]]:
     state, metadata = read_weights(path)
     if "onelabel" not in metadata:
         raise ValueError(f"{path}: not the weights of a run (no 'onelabel' in its metadata)")
-    about = json.loads(metadata["onelabel"])
-    classes, width = len(about["class_names"]), int(about["features"])
-    insisted = None if about["head"] == "linear" else method(about["head"], **about["hyper"]).head(width, classes)
-    head = insisted if insisted is not None else nn.Linear(width, classes)
-    body: nn.Module = nn.Identity()
-    if about["backbone"] != "none":
-        body = build_backbone(about["backbone"], stride=about["stride"] if about["stride"] == "v1" else "auto")
-    mean, std = tuple(about["mean"]), tuple(about["std"])
-    made = Classifier(body, head, num_classes=classes, mean=mean, std=std)
-    made.load_state_dict(state)
-    return made.eval(), tuple(about["class_names"])
+    with reading(path, "the weights of a run"):
+        about = json.loads(metadata["onelabel"])
+        check_schema(about.get("schema_version", 1), SCHEMA, path)
+        names, width = tuple(about["class_names"]), int(about["features"])
+        # nothing is allocated by a number that the tensors themselves do not bear out
+        if not all(isinstance(name, str) for name in names) or not 0 < width <= max(map(Tensor.numel, state.values())):
+            raise ValueError(f"class_names {names!r:.40}, {width} features")
+        head: Any = None
+        if about["head"] != "linear":
+            head = method(about["head"], **about["hyper"]).head(width, len(names))
+        body: nn.Module = nn.Identity()
+        if about["backbone"] != "none":
+            body = build_backbone(about["backbone"], stride=about["stride"] if about["stride"] == "v1" else "auto")
+        made = Classifier(
+            body,
+            head if head is not None else nn.Linear(width, len(names)),
+            num_classes=len(names),
+            mean=tuple(about["mean"]),
+            std=tuple(about["std"]),
+        )
+        made.load_state_dict(state)
+    return made.eval(), names
 
 
 def feature_width(classifier: Classifier) -> int:

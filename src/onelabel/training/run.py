@@ -22,8 +22,8 @@ import numpy as np
 from torch import Tensor
 
 from onelabel.models import Classifier
-from onelabel.system import say
-from onelabel.training.config import TrainConfig
+from onelabel.system import check_schema, read_json, reading, say
+from onelabel.training.config import SCHEMA, TrainConfig
 from onelabel.training.environment import describe, make_logger
 from onelabel.training.files import explaining, read_tensors, write_array, write_json, write_tensors, write_text
 from onelabel.training.machine import TrainingError
@@ -70,20 +70,26 @@ class Run:
             raise FileNotFoundError(f"{folder}: no weights yet; resume the run first")
         config = TrainConfig.load(folder / "config.toml")
         classifier, names = classifier_from(folder / "weights-best.safetensors")
-        lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-        result = folder / "result.json"
+        with reading(folder / "metrics.jsonl", "JSON lines"):
+            lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+            history = [dict(json.loads(line)) for line in lines]
         state = folder / "method-best.safetensors"
-        return cls(
-            folder,
-            config,
-            json.loads(result.read_text(encoding="utf-8")) if result.is_file() else {},
-            [json.loads(line) for line in lines],
-            classifier,
-            names,
-            read_tensors(state) if state.is_file() else {},
-            {p.stem.removeprefix("scores-"): np.load(p, allow_pickle=False) for p in folder.glob("scores-*.npy")},
-            Recording.load(folder),
-        )
+        memory = read_tensors(state) if state.is_file() else {}
+        scores = {}
+        for path in folder.glob("scores-*.npy"):
+            with reading(path, "scores"):
+                scores[path.stem.removeprefix("scores-")] = np.load(path, allow_pickle=False)
+        return cls(folder, config, _result(folder), history, classifier, names, memory, scores, Recording.load(folder))
+
+
+def _result(folder: Path) -> dict[str, Any]:
+    path = folder / "result.json"
+    if not path.is_file():
+        return {}
+    found = read_json(path)
+    with reading(path, "the result of a run"):
+        check_schema(found.get("schema_version"), SCHEMA, path)
+    return dict(found)
 
 
 class RunFolder:
@@ -216,7 +222,7 @@ class RunFolder:
         history: list[dict[str, Any]],
     ) -> Run:
         """Write what is known only at the end, and return the run."""
-        result = {"schema_version": 1, **result}
+        result = {"schema_version": SCHEMA, **result}
         if self.path is not None and self.writes:
             with explaining(self.path):
                 self._metrics(history)  # a kill may have come between the last checkpoint and this file

@@ -66,7 +66,7 @@ def fill_state(module: nn.Module, state: Mapping[str, Tensor], *, strict: bool =
     """`load_state_dict` in place, for modules that may be split."""
     own = module.state_dict()
     if strict and own.keys() != state.keys():
-        raise KeyError(f"weights do not fit: {sorted(own.keys() ^ state.keys())[:4]}")
+        raise ValueError(f"weights do not fit: {sorted(own.keys() ^ state.keys())[:4]}")
     for name, value in state.items():
         if name in own:
             fill(own[name], value)
