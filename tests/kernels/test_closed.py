@@ -61,6 +61,7 @@ CASES: dict[str, tuple[Curve, Callable[[Tensor, Tensor], Tensor]]] = {
         Curve(f.SHIFTED_DETACHED, (2.0, 0.2)),
         lambda g, p: ((p - 0.2).clamp(min=0) ** 2).detach() * -torch.log(1 - (p - 0.2).clamp(min=0)),
     ),
+    "shifted fourth": (Curve(f.SHIFTED_FOURTH, (4.0, 0.05)), lambda g, p: _shifted(p, 4.0, 0.05)),
     "hill": (Curve(f.HILL, (1.5,)), lambda g, p: (1.5 - p) * p**2),
     "threshold": (
         Curve(f.THRESHOLD, (0.6, 1.0, 1.0, 0.1, 2.0, 0.5)),
@@ -69,6 +70,10 @@ CASES: dict[str, tuple[Curve, Callable[[Tensor, Tensor], Tensor]]] = {
     "threshold closed": (
         Curve(f.THRESHOLD, (0.6, 0.0, 1.0, 0.1, 2.0, 0.5)),
         lambda g, p: 0.5 * p**2 * _nll(1 - p),
+    ),
+    "threshold, one curve": (
+        Curve(f.THRESHOLD_SAME, (0.6, 1.0, 2.0)),
+        lambda g, p: _split(p, 0.6, (1 - p) ** 2 * _nll(p), p**2 * _nll(1 - p)),
     ),
     "threshold, hill": (
         Curve(f.THRESHOLD_HILL, (0.6, 1.0, 2.0, 1.0, 1.5)),

@@ -32,19 +32,23 @@ def test_compiles_for_a_gpu(name: str) -> None:
     """What the interpreter lets pass and the compiler does not; needs no GPU."""
     compiler = pytest.importorskip("triton.compiler")
     target = pytest.importorskip("triton.backends.compiler").GPUTarget("cuda", 90, 32)
-    from onelabel.kernels import tiled
+    from onelabel.kernels import entries, tiled
+    from onelabel.kernels.form import LOG_ONCE, MIRROR
     from onelabel.losses.forms import form_of
 
     form = form_of(made(name), torch.randn(2, 3), torch.zeros(2, 3, dtype=torch.int8))
     assert form is not None
-    numbers, pointers, stacked = tiled._arguments(form, 1)
-    flags = ("has_rows", "has_target", "has_pull", "has_upstream", "has_sum", "has_grad")
+    numbers, pointers, stacked = tiled._arguments(form)
+    flags = ("has_rows", "has_target", "has_pull", "has_sum", "has_grad", "skims", "log_once")
     constants = {
         **dict.fromkeys(flags, True),
+        "log_once": form.unknown.kind % MIRROR in LOG_ONCE,
+        "factor_from": tiled.CHECK,
         "pointers": pointers,
         "stacked": stacked,
         "one_model": False,
         "even": False,
+        "aligned": False,
         "block": 256,
         "width": 4,
         "positive": form.positive.kind,
@@ -52,8 +56,8 @@ def test_compiles_for_a_gpu(name: str) -> None:
         "negative": form.negative.kind,
         "two_sided": form.two_sided,
     }
-    kernel = tiled._entries
-    given = ["*fp32", "*i8", *["*fp32"] * 5, *["i64"] * 6, "fp32"]
+    kernel = entries.entries
+    given = ["*fp32", "*i8", *["*fp32"] * 7, *["i64"] * 6, "i32", "i32", "fp32"]
     given += ["*fp32" if isinstance(n, Tensor) else "fp32" for n in numbers]
     types = dict(zip(kernel.arg_names, given, strict=False)) | dict.fromkeys(constants, "constexpr")
     values = {(kernel.arg_names.index(k),): v for k, v in constants.items()}
@@ -169,7 +173,7 @@ def test_stacks(name: str, hyper: dict[str, Any]) -> None:
 def test_sizes_and_dtypes(shape: tuple[int, int], dtype: torch.dtype) -> None:
     torch.manual_seed(4)
     check(made("em"), torch.randn(shape).to(dtype), torch.randint(-1, 2, shape))
-    check(made("an"), torch.randn(shape).to(dtype), torch.randint(-1, 2, shape).float(), width=16)
+    check(made("an"), torch.randn(shape).to(dtype), torch.randint(-1, 2, shape).float())
 
 
 @inside
@@ -201,6 +205,56 @@ def test_rows_target_pull_upstream_and_in_place() -> None:
         assert torch.allclose(grad, slope, atol=1e-6)
     assert tiled.evaluate(g, z, form, grad=False)[1] is None
     assert tiled.evaluate(g, z, form, loss=False)[0] is None
+
+
+@inside
+@pytest.mark.parametrize("skims", [False, True])
+@pytest.mark.parametrize("name", ["an", "an-ls", "wan", "em", "focal", "asl", "asl-ps", "hill", "splc", "las", "gr"])
+def test_tiles_without_observed_labels(name: str, skims: bool) -> None:
+    torch.manual_seed(6)
+    hyper = {"expected_positives": 0.5} if name == "las" else {}
+    for shape, turns in (((3, 128), 1), ((2, 215), 3)):  # whole tiles, and a last one that is not
+        observed = torch.zeros(shape, dtype=torch.int8)
+        observed[0, 3], observed[1, 200 % shape[1]] = 1, -1
+        for scale in (1.0, 6.0):
+            check(made(name, **hyper), torch.randn(shape) * scale, observed, skims=skims, turns=turns)
+    if name in ("an", "an-ls", "wan", "em"):  # the sum as logarithm of a product keeps what is small
+        check(made(name, **hyper), torch.full((2, 128), -15.0), torch.zeros(2, 128, dtype=torch.int8), skims=skims)
+
+
+@inside
+def test_labels_that_are_not_aligned() -> None:
+    """A view that begins in the middle of a word."""
+    observed = torch.zeros(1 + 4 * 64, dtype=torch.int8)
+    observed[5] = 1
+    check(made("em"), torch.randn(4, 64), observed[1:].view(4, 64), skims=True)
+
+
+@inside
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_the_upstream_gradient_is_guessed(dtype: torch.dtype) -> None:
+    from onelabel.kernels import tiled
+    from onelabel.losses.forms import form_of
+
+    torch.manual_seed(7)
+    criterion, logits = made("em"), torch.randn(2, 4, 40).to(dtype)
+    criterion.stack = 2
+    observed = torch.randint(-1, 2, (4, 40), dtype=torch.int8)
+    form = form_of(criterion, logits, observed)
+    assert form is not None
+    tiled._guesses.clear()
+    seen = []
+    for factors in ((1.0, 1.0), (2.0, 0.5), (2.0, 0.5), (2.0, 3.0)):
+        upstream = torch.tensor(factors)
+        want = tiled.evaluate(logits, observed, form, upstream=upstream)[1]
+        assert want is not None
+        _, pending = tiled.begin(logits, observed, form)
+        seen.append(pending.used.tolist())
+        early = pending.gradient.clone()
+        assert torch.equal(tiled.finish(logits, observed, form, pending, upstream), want)
+        assert torch.equal(early, want) == (seen[-1] == list(factors))
+        assert torch.equal(tiled.finish(logits, observed, form, None, upstream), want)
+    assert seen == [[1.0, 1.0], [1.0, 1.0], [2.0, 0.5], [2.0, 0.5]]
 
 
 @inside

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from onelabel.kernels.closed import curve, soft_target
+from onelabel.kernels.closed import curve, prepared, soft_target
 from onelabel.kernels.form import ZERO, Curve, Form
 
 #: Entries a thread takes at a time: the most that torch does not divide, and ten such blocks fit in a cache.
@@ -81,6 +81,22 @@ def _each(work: Callable[[tuple[slice, slice, slice]], Any], models: int, batch:
         return list(pool.map(work, blocks, chunksize=1))
 
 
+def begin(logits: Tensor, observed: Tensor, shape: Form) -> tuple[Tensor, Tensor | None]:
+    """The loss, and its gradient for an upstream gradient of 1 (not in float16, where it would underflow)."""
+    value, gradient = evaluate(logits, observed, shape, grad=logits.dtype != torch.float16)
+    assert value is not None
+    return value, gradient
+
+
+def finish(logits: Tensor, observed: Tensor, shape: Form, pending: Tensor | None, upstream: Tensor) -> Tensor:
+    """The gradient for `upstream`, from what `begin` left or anew."""
+    if pending is not None:
+        return rescale_(pending, upstream)
+    _, gradient = evaluate(logits, observed, shape, loss=False, upstream=upstream)
+    assert gradient is not None
+    return gradient
+
+
 def rescale_(x: Tensor, factor: Tensor) -> Tensor:
     """x ← factor·x in place (one factor per model where x is a stack)."""
     if x.device.type == "cpu" and bool((factor == 1).all()):
@@ -125,7 +141,7 @@ def _curve(one: Curve, g: Tensor) -> tuple[Tensor, Tensor]:
     if one.kind == ZERO:
         return torch.zeros_like(g), torch.zeros_like(g)
     numbers = [_column(n) for n in one.numbers] + [0.0] * (6 - len(one.numbers))
-    value, slope = curve(one.kind, g, None, None, None, *numbers)
+    value, slope = curve(one.kind, g, None, None, None, *prepared(one.kind, *numbers))
     return value, slope
 
 

@@ -30,23 +30,30 @@ from onelabel.kernels.form import (
     ROBUST_LINEAR,
     SHIFTED,
     SHIFTED_DETACHED,
+    SHIFTED_FOURTH,
     THRESHOLD,
     THRESHOLD_HILL,
+    THRESHOLD_SAME,
 )
 from onelabel.kernels.torchwords import (
     absolute,
-    choose,
+    bell,
     constexpr,
-    exp,
-    expm1,
+    decay,
+    exp_of,
+    inverse,
     log,
-    logaddexp,
+    log_complement,
+    logistic,
+    narrowed,
     nothing,
     over,
     parts,
+    pick,
     power,
     reciprocal,
     sigmoid,
+    sigmoids,
     softplus,
     where,
 )
@@ -55,34 +62,37 @@ from onelabel.kernels.torchwords import (
 def power_nll(g: Any, e: Any, u: Any, r: Any, gamma: Any, detached: constexpr) -> Any:
     """(1−p)^γ(−log p)."""
     own, other = softplus(-g, u), softplus(g, u)
-    focus = exp(-gamma * other)
+    focus = exp_of(-gamma, other)
     if detached:
         slope = -focus * sigmoid(-g, e, r)
     else:
-        slope = -focus * (gamma * sigmoid(g, e, r) * own + sigmoid(-g, e, r))
+        p, q = sigmoids(g, e, r)
+        slope = -focus * (gamma * p * own + q)
     return focus * own, slope
 
 
 def generalised(g: Any, e: Any, u: Any, r: Any, q: Any) -> Any:
     """(1−p^q)/q, −log p at q = 0."""
-    own = softplus(-g, u)
-    less = expm1(-q * own)
-    share = 1.0 / choose(q == 0, 1.0, q)
-    return choose(q == 0, own, -share * less), -(less + 1) * sigmoid(-g, e, r)
+    value, left = decay(softplus(-g, u), q, inverse(q))
+    return value, -left * sigmoid(-g, e, r)
 
 
-def shifted(g: Any, e: Any, u: Any, r: Any, gamma: Any, margin: Any, log_margin: Any, detached: constexpr) -> Any:
-    """p_m^γ(−log(1−p_m)), p_m = max(p−m, 0)."""
-    p, q = sigmoid(g, e, r), sigmoid(-g, e, r)
-    over = p > margin
+def shifted(g: Any, e: Any, u: Any, r: Any, gamma: Any, margin: Any, detached: constexpr, fourth: constexpr) -> Any:
+    """p_m^γ(−log(1−p_m)), p_m = max(p−m, 0); `fourth`: γ = 4 and m > 0."""
+    p, q = sigmoids(g, e, r)
+    over, rest = p > margin, q + margin
     base = where(over, p - margin, 1.0)
-    complement = logaddexp(-softplus(g, u), log_margin)
-    focus = power(base, gamma)
-    slope = where(q + margin > 1e-37, q * reciprocal(q + margin), 1.0)  # q/(q+m), where m = 0 and q has vanished too
+    if fourth:
+        cost, share, focus = log_complement(base, rest), q * reciprocal(rest), base * base * base
+    else:  # m = 0 and 1−p vanished: then 1−p over itself is 1
+        gone = rest < 1e-37
+        cost = where(gone, softplus(g, u), log_complement(base, where(gone, 1.0, rest)))
+        share, focus = where(gone, 1.0, q * reciprocal(rest)), power(base, gamma - 1.0)
+    slope = base * share
     if not detached:
-        slope = slope - gamma * reciprocal(base) * complement * q
-    slope = slope * focus * p
-    return where(over, -focus * complement, 0.0), where(over, slope, 0.0)
+        slope = slope + gamma * cost * q
+    focus = where(over, focus, 0.0)
+    return focus * base * cost, slope * focus * p
 
 
 def hill(p: Any, q: Any, lam: Any) -> Any:
@@ -91,21 +101,22 @@ def hill(p: Any, q: Any, lam: Any) -> Any:
 
 
 def robust(
-    g: Any, e: Any, u: Any, r: Any, q2: Any, q3: Any, w: Any, b: Any, mu: Any, sigma: Any, linear: constexpr
+    g: Any, e: Any, u: Any, r: Any, q2: Any, q3: Any, w: Any, b: Any, mu: Any, narrow: Any, linear: constexpr
 ) -> Any:
-    """v·[k̂(1−p^q2)/q2 + (1−k̂)(1−(1−p)^q3)/q3], k̂ = σ(w·p + b), v = exp(−(p−μ)²/(2σ²)); `linear`: q3 = 1."""
-    p = sigmoid(g, e, r)
-    x = w * p + b
-    xe, _, xr = parts(x)
-    k = sigmoid(x, xe, xr)
-    v = exp((p - mu) * (p - mu) * (-0.5 / (sigma * sigma)))
-    yes, yes_slope = generalised(g, e, u, r, q2)
+    """v·[k̂(1−p^q2)/q2 + (1−k̂)(1−(1−p)^q3)/q3], k̂ = σ(w·p + b), v = exp(−(p−μ)²/(2σ²)).
+
+    Of σ comes `narrowed`(σ). `linear` is q3 = 1, and the number then given as q3 is `inverse`(q2).
+    """
+    p, q = sigmoids(g, e, r)
+    k, v = logistic(w, b, p), bell(p, mu, narrow)
     if linear:
-        no, no_slope = p, p * sigmoid(-g, e, r)
+        yes, left = decay(softplus(-g, u), q2, q3)
+        no, slope = p, q * (p - k * (left + p))
     else:
-        no, no_slope = generalised(-g, e, u, r, q3)
-        no_slope = -no_slope
-    return v * (no + k * (yes - no)), v * (no_slope + k * (yes_slope - no_slope))
+        yes, left = decay(softplus(-g, u), q2, inverse(q2))
+        no, no_left = decay(softplus(g, u), q3, inverse(q3))
+        slope = p * no_left - k * (left * q + p * no_left)
+    return v * (no + k * (yes - no)), v * slope
 
 
 def entropy(g: Any, e: Any, u: Any, r: Any) -> Any:
@@ -121,8 +132,17 @@ def entropy_eps(p: Any, q: Any, eps: Any) -> Any:
     return p * yes + q * no, p * q * (yes - no - p / (p + eps) + q / (q + eps))
 
 
+def prepared(kind: constexpr, a: Any, b: Any, c: Any, d: Any, f: Any, h: Any) -> Any:
+    """The numbers of a curve as `curve` takes them: what can be computed once for all entries."""
+    if kind % MIRROR == ROBUST_LINEAR:
+        b = inverse(a)
+    if kind % MIRROR == ROBUST_LINEAR or kind % MIRROR == ROBUST:
+        h = narrowed(h)
+    return a, b, c, d, f, h
+
+
 def curve(kind: constexpr, g: Any, e: Any, u: Any, r: Any, a: Any, b: Any, c: Any, d: Any, f: Any, h: Any) -> Any:
-    """A curve of `form` with its numbers in the order a … h."""
+    """A curve of `form` with its numbers, `prepared`, in the order a … h."""
     if kind >= MIRROR:
         g = -g
     if kind % MIRROR == PLAIN:
@@ -136,14 +156,15 @@ def curve(kind: constexpr, g: Any, e: Any, u: Any, r: Any, a: Any, b: Any, c: An
         p = sigmoid(g, e, r)
         value, slope = -a * log(p + b), -a * p * sigmoid(-g, e, r) / (p + b)
     elif kind % MIRROR == MIX_EPS:
-        p, q = sigmoid(g, e, r), sigmoid(-g, e, r)
+        p, q = sigmoids(g, e, r)
         value = -c * ((1 - a * b) * log(p + d) + a * b * log(q + d))
         slope = c * p * q * (a * b / (q + d) - (1 - a * b) / (p + d))
     elif kind % MIRROR == ENTROPY:
         value, slope = entropy(g, e, u, r)
         value, slope = a * value, a * slope
     elif kind % MIRROR == ENTROPY_EPS:
-        value, slope = entropy_eps(sigmoid(g, e, r), sigmoid(-g, e, r), b)
+        p, q = sigmoids(g, e, r)
+        value, slope = entropy_eps(p, q, b)
         value, slope = a * value, a * slope
     elif kind % MIRROR == FOCAL:
         value, slope = power_nll(g, e, u, r, a, False)
@@ -156,22 +177,30 @@ def curve(kind: constexpr, g: Any, e: Any, u: Any, r: Any, a: Any, b: Any, c: An
         xe, xl, xr = parts(x)
         value, slope = power_nll(x, xe, xl, xr, a, False)
     elif kind % MIRROR == SHIFTED:
-        value, slope = shifted(g, e, u, r, a, b, log(b), False)
+        value, slope = shifted(g, e, u, r, a, b, False, False)
     elif kind % MIRROR == SHIFTED_DETACHED:
-        value, slope = shifted(g, e, u, r, a, b, log(b), True)
+        value, slope = shifted(g, e, u, r, a, b, True, False)
+    elif kind % MIRROR == SHIFTED_FOURTH:
+        value, slope = shifted(g, e, u, r, 4.0, b, False, True)
     elif kind % MIRROR == HILL:
-        value, slope = hill(sigmoid(g, e, r), sigmoid(-g, e, r), a)
+        p, q = sigmoids(g, e, r)
+        value, slope = hill(p, q, a)
     elif kind % MIRROR == THRESHOLD:
-        # τ, gate, γ₊, λ₊, γ₋, λ₋
-        yes, yes_slope = power_nll(g, e, u, r, c, False)
-        no, no_slope = power_nll(-g, e, u, r, f, False)
+        # τ, gate, γ₊, λ₊, γ₋, λ₋: the curve of either side at ±g, chosen before it is evaluated
         sure = over(sigmoid(g, e, r), a, b)
-        value, slope = where(sure, d * yes, h * no), where(sure, d * yes_slope, -h * no_slope)
+        value, slope = power_nll(where(sure, g, -g), e, u, r, pick(sure, c, f, g), False)
+        value, slope = pick(sure, d, h, g) * value, pick(sure, d, -h, g) * slope
+    elif kind % MIRROR == THRESHOLD_SAME:
+        # τ, gate, γ: the same curve on either side
+        sure = over(sigmoid(g, e, r), a, b)
+        value, slope = power_nll(where(sure, g, -g), e, u, r, c, False)
+        slope = where(sure, slope, -slope)
     elif kind % MIRROR == THRESHOLD_HILL:
         # τ, gate, γ₊, λ₊, λ of Hill
         yes, yes_slope = power_nll(g, e, u, r, c, False)
-        no, no_slope = hill(sigmoid(g, e, r), sigmoid(-g, e, r), f)
-        sure = over(sigmoid(g, e, r), a, b)
+        p, q = sigmoids(g, e, r)
+        no, no_slope = hill(p, q, f)
+        sure = over(p, a, b)
         value, slope = where(sure, d * yes, no), where(sure, d * yes_slope, no_slope)
     elif kind % MIRROR == GENERALISED:
         value, slope = generalised(g, e, u, r, a)
@@ -192,3 +221,14 @@ def curve(kind: constexpr, g: Any, e: Any, u: Any, r: Any, a: Any, b: Any, c: An
 def soft_target(g: Any, e: Any, u: Any, r: Any, target: Any, weight: Any) -> Any:
     """weight·(−t log p − (1−t) log(1−p))."""
     return weight * (softplus(g, u) - target * g), weight * (sigmoid(g, e, r) - target)
+
+
+def weight_of_log(kind: constexpr, a: Any, c: Any) -> Any:
+    """What u is multiplied by in the curves whose value holds it once, times a number (`form.LOG_ONCE`)."""
+    if kind % MIRROR == PLAIN:
+        weight = 1.0
+    elif kind % MIRROR == MIX:
+        weight = c
+    else:
+        weight = a
+    return weight

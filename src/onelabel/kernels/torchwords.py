@@ -13,13 +13,39 @@ constexpr: TypeAlias = int
 
 absolute = torch.abs
 where = torch.where
-expm1 = torch.expm1
 power = torch.pow
 reciprocal = torch.reciprocal
 
 
-def exp(x: Any) -> Any:
-    return torch.exp(x) if isinstance(x, Tensor) else math.exp(x)
+def exp_of(rate: Any, x: Tensor) -> Tensor:
+    """exp(rate·x)."""
+    return torch.exp(rate * x)
+
+
+def inverse(rate: Any) -> Any:
+    """1/rate, any number where that is 0."""
+    if isinstance(rate, Tensor):
+        return 1 / torch.where(rate == 0, 1.0, rate)
+    return 1 / (rate or 1.0)
+
+
+def decay(x: Tensor, rate: Any, share: Any) -> tuple[Tensor, Tensor]:
+    """(1 − exp(−rate·x))/rate, which is x at rate 0, and exp(−rate·x); share is `inverse`(rate)."""
+    less = torch.expm1(-rate * x)
+    value = less * -share
+    if isinstance(rate, Tensor):
+        value = torch.where(rate == 0, x, value)
+    return value if isinstance(rate, Tensor) or rate else x, less + 1
+
+
+def narrowed(sigma: Any) -> Any:
+    return math.sqrt(0.5) / sigma
+
+
+def bell(x: Tensor, mu: Any, narrow: Any) -> Tensor:
+    """exp(−(x−μ)²/(2σ²)), narrow = `narrowed`(σ)."""
+    apart = (x - mu) * narrow
+    return torch.exp(-apart * apart)
 
 
 def log(x: Any) -> Any:
@@ -28,10 +54,9 @@ def log(x: Any) -> Any:
     return math.log(x) if x else -math.inf
 
 
-def logaddexp(x: Tensor, y: Any) -> Tensor:
-    if not isinstance(y, Tensor):
-        y = torch.tensor(y, dtype=x.dtype, device=x.device)
-    return torch.logaddexp(x, y)
+def log_complement(x: Tensor, rest: Tensor) -> Tensor:
+    """−log(1−x), given rest = 1−x too."""
+    return -torch.where(x < 0.5, torch.log1p(-x), torch.log(rest))
 
 
 def parts(x: Tensor) -> tuple[None, None, None]:
@@ -39,19 +64,31 @@ def parts(x: Tensor) -> tuple[None, None, None]:
     return None, None, None
 
 
+def logistic(w: Any, b: Any, x: Tensor) -> Tensor:
+    """σ(w·x + b)."""
+    return torch.sigmoid(w * x + b)
+
+
 def sigmoid(x: Tensor, e: object, r: object) -> Tensor:
     return torch.sigmoid(x)
+
+
+def sigmoids(x: Tensor, e: object, r: object) -> tuple[Tensor, Tensor]:
+    """σ(x) and σ(−x)."""
+    return torch.sigmoid(x), torch.sigmoid(-x)
 
 
 def softplus(x: Tensor, u: object) -> Tensor:
     return _softplus(x, threshold=40)  # above it torch takes the identity, which float64 sees at 20
 
 
-def choose(condition: Any, yes: Any, no: Any) -> Any:
-    """`where` for a condition that may be a plain bool."""
-    if isinstance(condition, Tensor):
+def pick(condition: Tensor, yes: Any, no: Any, like: Tensor) -> Any:
+    """`where` for numbers."""
+    if isinstance(yes, Tensor) or isinstance(no, Tensor):
         return torch.where(condition, yes, no)
-    return yes if condition else no
+    if yes == no:
+        return yes
+    return torch.where(condition, yes, torch.tensor(no, dtype=like.dtype, device=like.device))
 
 
 def over(p: Tensor, threshold: Any, gate: Any) -> Tensor:

@@ -91,8 +91,11 @@ def _focal(m: Any, num_classes: int, seen: Seen) -> Form:
 
 
 def _asl(m: Any, num_classes: int, seen: Seen) -> Form:
+    fourth = not m.detach_focus and not isinstance(m.gamma_negative, Tensor) and m.gamma_negative == 4
     if not isinstance(m.margin, Tensor) and m.margin == 0:
         unknown = focal(m.gamma_negative, detached=m.detach_focus).mirrored()
+    elif fourth and not isinstance(m.margin, Tensor):
+        unknown = Curve(f.SHIFTED_FOURTH, (4.0, m.margin))
     else:
         unknown = Curve(f.SHIFTED_DETACHED if m.detach_focus else f.SHIFTED, (m.gamma_negative, m.margin))
     return Form(focal(m.gamma_positive, detached=m.detach_focus), unknown, NEGATIVE)
@@ -110,7 +113,7 @@ def _splc(m: Any, num_classes: int, seen: Seen) -> Form:
     if m.negative == "hill":
         unknown = Curve(f.THRESHOLD_HILL, (m.tau, m.started, m.gamma, 1.0, 1.5))
     else:
-        unknown = Curve(f.THRESHOLD, (m.tau, m.started, m.gamma, 1.0, m.gamma, 1.0))
+        unknown = Curve(f.THRESHOLD_SAME, (m.tau, m.started, m.gamma))
     return Form(_margin(m), unknown, NEGATIVE)
 
 

@@ -127,30 +127,32 @@ def engine(logits: Tensor) -> Any:
 
 
 class _Fused(torch.autograd.Function):
-    """The gradient is made by `forward`, up to the factor that only `backward` knows and that mostly is 1.
+    """The gradient is made by `forward`, but for the factor that only `backward` knows.
 
-    In float16 the gradient of a mean underflows without that factor, so it is made by `backward`; so it is when called
-    again on a retained graph, for the first call gives its memory away.
+    On a GPU that is guessed: it mostly is what it was the last time, and where it is not the gradient is made anew. On
+    a CPU it is taken as 1, and multiplied in; in float16 the gradient of a mean underflows without it, so there the
+    gradient is made by `backward`. So it is when that is called again on a retained graph, for the first call gives
+    its memory away.
     """
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, observed: Tensor, form: Form, expression: Expression | None) -> Tensor:
-        now = logits.requires_grad and logits.dtype != torch.float16
-        value, ctx.gradient = engine(logits).evaluate(logits, observed, form, grad=now)
-        ctx.form, ctx.expression = form, expression
+        ctx.form, ctx.expression, ctx.pending = form, expression, None
         ctx.save_for_backward(logits, observed)
+        value: Tensor
+        if logits.requires_grad:
+            value, ctx.pending = engine(logits).begin(logits, observed, form)
+        else:
+            value, _ = engine(logits).evaluate(logits, observed, form, grad=False)
         return value
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, None, None, None]:
         if torch.is_grad_enabled():  # create_graph=True: the gradient is to be differentiated in turn
             return _Fused.differentiable(ctx, upstream), None, None, None
-        gradient, ctx.gradient = ctx.gradient, None
-        if gradient is not None:
-            return engine(gradient).rescale_(gradient, upstream), None, None, None
+        pending, ctx.pending = ctx.pending, None
         logits, observed = ctx.saved_tensors
-        _, gradient = engine(logits).evaluate(logits, observed, ctx.form, loss=False, upstream=upstream)
-        return gradient, None, None, None
+        return engine(logits).finish(logits, observed, ctx.form, pending, upstream), None, None, None
 
     @staticmethod
     def differentiable(ctx: Any, upstream: Tensor) -> Tensor:
