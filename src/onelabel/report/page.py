@@ -11,6 +11,7 @@ import numpy as np
 
 from onelabel import __version__
 from onelabel.report import numbers, pictures, style
+from onelabel.report.examples import examples
 from onelabel.report.runs import PartLabels, RunView, baseline, main_run, read_runs, splits_of
 from onelabel.report.sections import figure_sections, result_sections
 from onelabel.system import atomic_write, need, progress
@@ -131,46 +132,6 @@ def facts(runs: Sequence[RunView], splits: Any, file: Any) -> list[tuple[str, st
             ("Made on", f"{where.get('device', '–')}, torch {versions.get('torch', '–')}, commit {commit or '–'}")
         )
     return found
-
-
-def examples(runs: Sequence[RunView], book: pictures.Pictures, count: int = 6) -> list[dict[str, Any]]:
-    """Pictures drawn by seed, with observed, predicted and true labels and each run's probabilities (EM Fig. 6)."""
-    best, reference = main_run(runs), baseline(runs)
-    shown = [run for run in (reference, best) if run is not None]
-    shown = [run for i, run in enumerate(shown) if run not in shown[:i]]
-    made = []
-    for part in ("train", "test"):
-        labels = best.labels.get(part)
-        scores = {run.label: run.scores(part) for run in shown}
-        if labels is None or any(values is None for values in scores.values()):
-            continue
-        for row in pictures.several(labels.true, len(labels.observed), count):
-            bars = _bars(best, {k: np.asarray(v[row]) for k, v in scores.items() if v is not None}, labels, row, part)
-            picture = pictures.data_uri(book.read(part, row))
-            made.append({"part": part, "name": book.name(part, row), "picture": picture, "bars": bars})
-    return made
-
-
-def _bars(
-    best: RunView, scores: dict[str, Any], labels: PartLabels, row: int, part: str, most: int = 6
-) -> list[dict[str, Any]]:
-    own = scores[best.label]
-    yes = own > best.thresholds
-    true = None if labels.true is None else labels.true[row] > 0
-    observed = labels.observed[row] > 0 if part == "train" else np.zeros(len(own), bool)
-    certain = observed | (true if true is not None else False)
-    order = np.lexsort((-own, ~yes, ~certain))
-    wanted = [c for c in order if certain[c] or yes[c]][:most] or order[:3].tolist()
-    return [
-        {
-            "name": best.class_names[c],
-            "observed": bool(observed[c]),
-            "true": None if true is None else bool(true[c]),
-            "predicted": bool(yes[c]),
-            "p": {label: float(values[c]) for label, values in scores.items()},
-        }
-        for c in wanted
-    ]
 
 
 def missing(best: RunView, file: Any, book: pictures.Pictures) -> list[dict[str, Any]]:

@@ -99,7 +99,7 @@ def _drawable(runs: Sequence[RunView]) -> Any:
     from onelabel.report.figures import has_curve
 
     make: Callable[..., Any] = method
-    found = {}
+    found: dict[str, Any] = {}
     for run in runs:
         if has_curve(run.method) and not run.full:
             found.setdefault(style.title(run.method), make(run.method, **run.config.hyper))

@@ -57,8 +57,8 @@ class Look(NamedTuple):
 
 
 LOOKS = {
-    name: Look(colour, DASHES[i % len(DASHES)], MARKERS[i % len(MARKERS)])
-    for colour, names in _FAMILIES.items()
+    name: Look(colour, DASHES[i % len(DASHES)], MARKERS[(i + h) % len(MARKERS)])
+    for h, (colour, names) in enumerate(_FAMILIES.items())
     for i, name in enumerate(names)
 }
 
@@ -129,6 +129,17 @@ def canvas(columns: int = 1, rows: int = 1, *, width: float = 4.6, height: float
     figure = need("matplotlib.figure", "report").Figure(figsize=(width * columns, height * rows))
     axes = figure.subplots(rows, columns, squeeze=False, **options)
     return figure, axes[0, 0] if axes.size == 1 else axes
+
+
+def legend(figure: Any, ax: Any, *, inside: int = 3) -> None:
+    """The legend of `ax`: inside where there are few entries, else below the figure, where it hides nothing."""
+    handles, names = ax.get_legend_handles_labels()
+    if len(names) > inside:
+        width = figure.get_figwidth()
+        columns = max(1, min(len(names), int(width // (0.55 + 0.085 * max(map(len, names))))))
+        figure.legend(handles, names, loc="outside lower center", ncols=columns, columnspacing=1.2)
+    elif names:
+        ax.legend()
 
 
 def save(figure: Any, path: str | Path) -> Path:

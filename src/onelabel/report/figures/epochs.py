@@ -40,8 +40,7 @@ def learning_curves(runs: Sequence[Any], *, metric: str = "validation_mAP") -> A
             ax.plot(x, y, color=look.colour, ls=look.dash, marker=look.marker, label=run.label)
     ax.set(xlabel="epoch", ylabel=f"{metric.replace('_', ' ')}{' (%)' if 'mAP' in metric else ''}")
     whole_epochs(ax)
-    if ax.lines:
-        ax.legend()
+    style.legend(fig, ax)
     return fig
 
 
@@ -69,7 +68,7 @@ def positive_loss(runs: Sequence[RunView]) -> Any:
     ax.set(xlabel="epoch", ylabel="−log p of observed positives")
     ax.set_ylim(bottom=0)
     whole_epochs(ax)
-    ax.legend()
+    style.legend(fig, ax)
     return fig
 
 
@@ -85,17 +84,18 @@ def heatmap(runs: Sequence[RunView], *, group: str = "unknown positive", part: s
     from matplotlib.colors import PowerNorm
 
     fig, shown = panels(runs)
-    for ax, run in shown:
-        columns = score_columns(recorded_with_truth(run, part, group), group, part)
+    found = [score_columns(recorded_with_truth(run, part, group), group, part) for _, run in shown]
+    top = max(columns.max() for columns in found)
+    for (ax, run), columns in zip(shown, found, strict=True):
         extent = (0.5, columns.shape[1] + 0.5, 0, 1)
         drawn = np.ma.masked_equal(columns, 0)
-        norm = PowerNorm(0.5, 0, 1)
+        norm = PowerNorm(0.5, 0, top)
         image = ax.imshow(drawn, origin="lower", aspect="auto", extent=extent, cmap="cividis", norm=norm)
         ax.set(title=run.label, xlabel="epoch")
         ax.grid(False)
         whole_epochs(ax)
     shown[0][0].set_ylabel(f"p of {group}s")
-    bar = fig.colorbar(image, ax=[ax for ax, _ in shown], label="share of the column", ticks=[0, 0.1, 0.4, 1])
+    bar = fig.colorbar(image, ax=[ax for ax, _ in shown], label="share of the column")
     bar.outline.set_visible(False)
     return fig
 
@@ -145,7 +145,7 @@ def _by_group(runs: Sequence[RunView], groups: Sequence[str], part: str, of: Any
             ax.plot(x, middle, color=colour, ls=dash, marker=marker, label=group)
         ax.set(title=run.label, xlabel="epoch")
         whole_epochs(ax)
-    shown[-1][0].legend()
+    style.legend(fig, shown[-1][0], inside=0)
     return fig
 
 
@@ -158,7 +158,7 @@ def wasserstein_epochs(runs: Sequence[RunView], *, part: str = "train") -> Any:
         ax.plot(np.arange(1, len(y) + 1), y, color=look.colour, ls=look.dash, marker=look.marker, label=run.label)
     ax.set(xlabel="epoch", ylabel="Wasserstein distance")
     whole_epochs(ax)
-    ax.legend()
+    style.legend(fig, ax)
     return fig
 
 

@@ -64,7 +64,12 @@ def false_negative_share(runs: Sequence[RunView], *, part: str = "train", epochs
         if own is not None:
             ax.plot(p, own, color=run.look.colour, label="k̂ at the end")
         ax.set(title=run.label, xlabel="probability p", ylim=(-0.03, 1.03))
-        ax.legend(loc="upper left")
+    most = max((ax for ax, _ in shown), key=lambda ax: len(ax.get_legend_handles_labels()[1]))
+    if len(shown) == 1:
+        style.legend(fig, most, inside=0)
+    else:
+        for ax, _ in shown:
+            ax.legend(fontsize=8, handlelength=1.6, loc="upper left")
     shown[0][0].set_ylabel("FN / (FN + TN)")
     return fig
 
@@ -93,7 +98,7 @@ def predictive_values_by_epoch(recording: Recording, tau: float, part: str) -> t
 @figure("runs", "LASD 2")
 def predictive_values(runs: Sequence[RunView], *, tau: float | None = None, part: str = "validation") -> Any:
     """Positive and negative predictive value at τ by epoch (τ as given, else the method's own, else 0.5)."""
-    fig, axes = style.canvas(2, width=4.0, sharex=True)
+    fig, axes = style.canvas(2, width=3.2, sharex=True)
     for run, look in zip(runs, looks(runs), strict=True):
         recording = run.recorded()
         if part not in recording.arrays or not recording.true.get(part):
@@ -109,5 +114,5 @@ def predictive_values(runs: Sequence[RunView], *, tau: float | None = None, part
         ax.set(title=name, xlabel="epoch")
         ax.set_ylim(top=1.01)
         whole_epochs(ax)
-    axes.flat[0].legend()
+    style.legend(fig, axes.flat[0], inside=0)
     return fig
