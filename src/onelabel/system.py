@@ -109,7 +109,7 @@ def check_schema(found: Any, known: int, where: object) -> None:
 
 
 def say(message: str) -> None:
-    """One line to stderr from the first process, unless ONELABEL_QUIET is set."""
+    """One line to stderr from the first process, unless ONELABEL_QUIET is set (to "lines": bars are shown still)."""
     if not os.environ.get("ONELABEL_QUIET") and os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0":
         print(f"onelabel: {message}", file=sys.stderr, flush=True)
 
@@ -119,7 +119,7 @@ def make_bar(*columns: str, transient: bool = True) -> Any:
 
     A column is a text with fields of the task, or the name of one of rich's: bar, left, count, bytes, speed.
     """
-    if not sys.stderr.isatty() or os.environ.get("ONELABEL_QUIET"):
+    if not sys.stderr.isatty() or (os.environ.get("ONELABEL_QUIET") or "lines") != "lines":
         return None
     try:
         from rich import progress as rich

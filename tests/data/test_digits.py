@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -105,3 +107,16 @@ def test_learnable_and_not_trivial() -> None:
     chance = y.mean().item()
     assert score > chance + 0.1
     assert score < 0.98
+
+
+def test_another_series_is_other_scenes_of_the_same_handwriting(monkeypatch: pytest.MonkeyPatch) -> None:
+    pools: list[bytes] = []
+
+    def kept(glyphs: Any, classes: Any, *rest: Any) -> Any:
+        pools.append(glyphs.tobytes())
+        return compose(glyphs, classes, *rest)
+
+    monkeypatch.setattr("onelabel.data.digits.compose", kept)
+    first, second = (load_dataset("digits-scenes", size=16, n_train=8, n_test=0, series=s).train for s in (0, 1))
+    assert not np.array_equal(first.source.read(0), second.source.read(0))
+    assert len(set(pools)) == 1

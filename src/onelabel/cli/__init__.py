@@ -19,6 +19,7 @@ from onelabel import __version__
 
 #: Command → what the overview says of it. The module ``onelabel.cli.<command>`` is imported only when it is asked for.
 COMMANDS = {
+    "demo": "The whole way on embedded pictures, in a few minutes.",
     "data": "Download, check and describe datasets.",
     "train": "Train a classifier on a dataset.",
     "eval": "Score a run on a dataset.",
@@ -32,6 +33,7 @@ COMMANDS = {
     "predict": "Label new pictures with a run.",
     "export": "Write a run's model for other tools.",
     "methods": "List the methods.",
+    "doctor": "Check the machine, the installation, weights and a dataset.",
 }
 EPILOG = """\b
 Exit codes:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from onelabel.cli.options import JsonFlag, emit
+
 app = typer.Typer()
 
 
@@ -19,6 +21,7 @@ def report(
     leaderboard: Annotated[Path | None, typer.Option(help="The CSV of onelabel compare.")] = None,
     title: Annotated[str | None, typer.Option(help="The page's title.")] = None,
     note: Annotated[str | None, typer.Option(help="A sentence about what was run, at the top.")] = None,
+    as_json: JsonFlag = False,
 ) -> None:
     """Write one self-contained HTML page: numbers with intervals, curves, every class, examples, missing labels.
 
@@ -29,4 +32,7 @@ def report(
     target = write_report(
         [*(runs or [])], out, recovered=recovered, leaderboard=leaderboard, bench=bench, title=title, note=note
     )
-    typer.echo(f"report: {target}")
+    if as_json:
+        emit({"file": target})
+    else:
+        typer.echo(f"report: {target}")

@@ -25,6 +25,7 @@ def load_digits_scenes(
     n_train: int = 4000,
     n_validation: int | None = None,
     n_test: int = 1000,
+    series: int = 0,
     draw: Draw | None = None,
     report: Report | None = None,
 ) -> Splits:
@@ -37,6 +38,7 @@ def load_digits_scenes(
         size: pixels of a side, at least 16.
         n_train, n_validation, n_test: how many scenes; 0 leaves the part out. Validation is the share of all
             training scenes that `draw` holds out (a fifth: 1,000 beside 4,000) unless given.
+        series: other numbers give other scenes of the same handwriting, such as a collection to pretrain on.
     """
     if size < 16:
         raise ValueError(f"size: {size}, expected at least 16 pixels")
@@ -58,7 +60,7 @@ def load_digits_scenes(
     ]
     for salt, (part, count, pool) in enumerate(wanted):
         if count > 0:
-            rng = np.random.default_rng([draw.seed, salt])
+            rng = np.random.default_rng([draw.seed, salt, series] if series else [draw.seed, salt])
             images, labels = compose(glyphs[pools[pool]], classes[pools[pool]], count, size, rng)
             rows[part] = ArraySource(images, [f"{part}-{row:06d}" for row in range(count)])
             true[part] = labels

@@ -1,0 +1,55 @@
+"""What the user brings: weights and data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from onelabel.doctor.finding import Finding
+
+
+def weights(path: str | Path, backbone: str) -> Iterable[Finding]:
+    from onelabel.models import build_backbone, read_weights
+    from onelabel.models.weights import is_v1_layout
+
+    try:
+        state, metadata = read_weights(path)
+    except Exception as error:
+        yield Finding("weights", "bad", f"{path} cannot be read: {error}", "give a .safetensors, or a .pth of tensors")
+        return
+    values = sum(tensor.numel() for tensor in state.values())
+    odd = [name for name, tensor in state.items() if tensor.is_floating_point() and not bool(tensor.isfinite().all())]
+    if odd:
+        yield Finding("weights", "bad", f"{len(odd)} tensors hold NaN or infinity, first {odd[0]}", "fetch them again")
+        return
+    try:
+        build_backbone(backbone, weights=path)
+    except Exception as error:
+        yield Finding("weights", "bad", str(error), f"give the --backbone they are of; {backbone} was tried")
+        return
+    layout = " in the original layout (v1 strides)" if is_v1_layout(path, metadata) else ""
+    yield Finding("weights", "ok", f"{Path(path).name}: {values / 1e6:.1f} M values that fit {backbone}{layout}")
+
+
+def data(name: str, root: str | None) -> Iterable[Finding]:
+    from onelabel.data import load_dataset
+
+    try:
+        splits = load_dataset(name, root=root)
+    except Exception as error:
+        yield Finding("data", "bad", str(error), "onelabel data check DATA looks closer")
+        return
+    parts = ", ".join(f"{part} {len(rows):,}" for part, rows in splits.parts.items())
+    seen = splits.train.observed.counts().positives
+    found = f"{splits.name}: {len(splits.class_names)} classes; {parts}"
+    if hasattr(splits.train, "source") and len(splits.train):
+        splits.train.source.read(0)
+    if splits.report.lost:
+        yield Finding(
+            "data", "bad", f"{found}; {splits.report.lost:,} rows cannot be used", f"onelabel data check {name}"
+        )
+    elif int((seen == 0).sum()):
+        never = [splits.class_names[i] for i in (seen == 0).nonzero()[0][:3]]
+        yield Finding("data", "note", f"{found}; never observed: {', '.join(never)}", "such classes cannot be learned")
+    else:
+        yield Finding("data", "ok", found)
