@@ -2,7 +2,7 @@
 
     python benchmarks/fused.py                     # CPU, 1024×10000
     python benchmarks/fused.py --device cuda       # 4096×20000 in float32, bfloat16, float16, and 16×80
-    python benchmarks/fused.py --device cuda --tune --json out.json
+    python benchmarks/fused.py --device cuda --json out.json
 
 The limit is what the copy bandwidth measured in the same run allows: logits and int8 labels read once, the gradient
 written once (9 bytes an entry in float32, 5 in bfloat16). "published" is the masked assignment with log(p + ε) of the
@@ -118,38 +118,12 @@ def small(device: str) -> list[dict[str, Any]]:
     return table
 
 
-def tune(rows: int, classes: int, bandwidth: float) -> list[dict[str, Any]]:
-    """The kernel alone over block sizes, warps and load widths."""
-    from onelabel.kernels import tiled
-    from onelabel.losses.forms import form_of
-
-    table = []
-    for dtype in ("float32", "bfloat16"):
-        logits, observed = problem(rows, classes, "cuda", DTYPES[dtype])
-        logits = logits.detach()
-        out, own = torch.empty_like(logits), 16 // logits.element_size()
-        limit = rows * classes * (2 * logits.element_size() + 1) / bandwidth * 1e3
-        for name in ("an", "em", "gr"):
-            form = form_of(made(name).cuda(), logits, observed)
-            for block, warps in ((1024, 4), (2048, 4), (2048, 8), (4096, 8), (4096, 16), (8192, 8), (8192, 16)):
-                for width in (own, 16):
-                    choice = {"block": block, "warps": warps, "width": width}
-                    ms = milliseconds(
-                        lambda c=choice, f=form, g=logits, z=observed, o=out: tiled.evaluate(g, z, f, out=o, **c),
-                        "cuda",
-                        budget=0.05,
-                    )
-                    table.append({**choice, **row(f"{name} {dtype} {block}/{warps}/{width}", ms, limit_ms=limit)})
-    return table
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--size", help="rows x classes; default 1024x10000, on a GPU 4096x20000")
     parser.add_argument("--dtypes", default=None, help="comma-separated; default float32, on a GPU all three")
     parser.add_argument("--compile", action="store_true", help="also torch.compile (seconds for each method)")
-    parser.add_argument("--tune", action="store_true", help="also the kernel's block sizes (GPU)")
     parser.add_argument("--json")
     args = parser.parse_args()
     cuda = args.device == "cuda"
@@ -160,8 +134,7 @@ def main() -> None:
     for dtype in (args.dtypes or ("float32,bfloat16,float16" if cuda else "float32")).split(","):
         table += large(rows, classes, args.device, dtype, bandwidth, args.compile)
     table += small(args.device)
-    tuned = tune(rows, classes, bandwidth) if args.tune and cuda else []
-    write(args.json, "fused", args.device, table, copy_bandwidth=bandwidth, tune=tuned)
+    write(args.json, "fused", args.device, table, copy_bandwidth=bandwidth)
 
 
 if __name__ == "__main__":

@@ -143,7 +143,7 @@ def entries(  # type: ignore[no-untyped-def]
             here, there = model * size + start, model * z_stride + start
         seen = tl.full((), 1, tl.int32)
         x = tl.zeros((block,), tl.float32)
-        if skims:
+        if skims:  # noqa: SIM102  the outer one is decided when compiling
             if even or start + block <= size:
                 x = tl.load(g_ptr + here + at).to(tl.float32)
                 seen = _observed(z_ptr + there, block)

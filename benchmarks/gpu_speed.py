@@ -1,0 +1,191 @@
+"""Everything about speed that wants a GPU, in one go of some two minutes: checks, losses, head, mAP.
+
+    PYTHONPATH=src python3 benchmarks/gpu_speed.py --out $OUT
+
+Writes gpu_check, captured, host, tune, chunked, streaming and fused.json into the folder, each as soon as it is
+measured; `run_all.py --results FOLDER` makes the table of them and compares it with the baseline.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import fused as benchmark
+import torch
+from _timing import copy_bandwidth, machine, milliseconds, row, write
+from torch import Tensor
+
+from onelabel.kernels import tiled
+from onelabel.losses.forms import form_of
+
+HERE = Path(__file__).resolve().parent
+SIZE = (4096, 20000)
+#: block, warps, most registers a thread (0: as many as it likes), tiles a program
+SWEEP = (
+    *((512, 1, 0, 8), (512, 2, 0, 4), (1024, 2, 0, 4), (1024, 4, 0, 4), (2048, 4, 0, 2), (2048, 8, 0, 1)),
+    *((2048, 8, 0, 4), (2048, 8, 0, 16), (2048, 8, 40, 4), (2048, 4, 64, 4), (4096, 8, 0, 2), (4096, 8, 64, 4)),
+)
+TUNED = ("an", "gr", "splc")
+
+
+def kernel(name: str, logits: Tensor, observed: Tensor, out: Tensor, choice: Any = None) -> Any:
+    form = form_of(benchmark.made(name).cuda(), logits, observed)
+    assert form is not None
+    block, warps, registers, turns = choice or (tiled.BLOCK, tiled.WARPS, 0, 0)
+    options = {"block": block, "warps": warps, "registers": registers, "turns": turns}
+    pending = tiled.Pending(out, torch.empty(1, device="cuda"), torch.ones(1, device="cuda"))
+    return lambda: tiled.evaluate(logits, observed, form, out=out, pending=pending, **options)
+
+
+def compile_only(task: tuple[str, str, Any]) -> None:
+    """Leave a kernel in Triton's cache on disk."""
+    name, dtype, choice = task
+    logits, observed = benchmark.problem(*SIZE, "cuda", benchmark.DTYPES[dtype])
+    if choice is not None:
+        kernel(name, logits.detach(), observed, torch.empty_like(logits), choice)()
+    else:
+        benchmark.step(benchmark.made(name).cuda(), logits, observed)()
+    torch.cuda.synchronize()
+
+
+def replayed(work: Any) -> float:
+    for _ in range(3):
+        work()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    return milliseconds(graph.replay, "cuda", budget=0.03, at_least=20)
+
+
+def captured(bandwidth: float) -> list[dict[str, Any]]:
+    """Forward and backward as a graph: one observed positive a row, and positives everywhere."""
+    table = []
+    for dtype in benchmark.DTYPES:
+        logits, observed = benchmark.problem(*SIZE, "cuda", benchmark.DTYPES[dtype])
+        dense = (torch.rand(SIZE, device="cuda") < 0.01).to(torch.int8)
+        limit = observed.numel() * (2 * logits.element_size() + 1) / bandwidth * 1e3
+        for name in benchmark.METHODS:
+            criterion = benchmark.made(name).cuda()
+            ms = replayed(benchmark.step(criterion, logits, observed))
+            full = replayed(benchmark.step(criterion, logits, dense))
+            table.append(row(f"{name} {dtype}, graph", ms, peers={"labels in every tile": full}, limit_ms=limit))
+        few = torch.randn(SIZE[0] * 250, 80, device="cuda").to(benchmark.DTYPES[dtype]).requires_grad_()
+        labels = torch.zeros(few.shape, dtype=torch.int8, device="cuda").scatter_(
+            1, torch.randint(80, (len(few), 1), device="cuda"), 1
+        )
+        for name in ("an", "gr", "splc") if dtype != "float16" else ():
+            ms = replayed(benchmark.step(benchmark.made(name).cuda(), few, labels))
+            table.append(row(f"{name} {dtype}, L = 80, graph", ms, limit_ms=limit))
+    return table
+
+
+def host() -> list[dict[str, Any]]:
+    """What a call costs the host, at 16×80: forward and backward queued without waiting, and replayed."""
+    from torch.nn.functional import binary_cross_entropy_with_logits as bce
+
+    logits, observed = benchmark.problem(16, 80, "cuda", torch.float32)
+    target = (observed > 0).float()
+
+    def queued(work: Any) -> float:
+        for _ in range(20):
+            work()
+        torch.cuda.synchronize()
+        times = []
+        for _ in range(200):
+            start = time.perf_counter()
+            work()
+            times.append(time.perf_counter() - start)
+        torch.cuda.synchronize()
+        return sorted(times)[100] * 1e3
+
+    table = []
+    peer = queued(benchmark.step(lambda g, z: bce(g, target), logits, observed))
+    for name in benchmark.METHODS:
+        criterion = benchmark.made(name).cuda()
+        ms = queued(benchmark.step(criterion, logits, observed))
+        with torch.no_grad():
+            forward = queued(lambda c=criterion: c(logits, observed))
+        eager = queued(benchmark.moded("off", criterion, logits, observed))
+        again = replayed(benchmark.step(criterion, logits, observed))
+        peers = {"eager": eager, "bce": peer, "forward alone": forward, "replayed": again}
+        table.append(row(f"{name} 16×80, host", ms, peers=peers))
+    return table
+
+
+def tune(bandwidth: float) -> list[dict[str, Any]]:
+    table = []
+    for dtype in ("float32", "bfloat16"):
+        logits, observed = benchmark.problem(*SIZE, "cuda", benchmark.DTYPES[dtype])
+        logits = logits.detach()
+        out = torch.empty_like(logits)
+        limit = observed.numel() * (2 * logits.element_size() + 1) / bandwidth * 1e3
+        for name in TUNED:
+            for choice in SWEEP:
+                try:
+                    ms = replayed(kernel(name, logits, observed, out, choice))
+                except Exception as error:
+                    print(name, dtype, choice, f"{type(error).__name__}: {error}"[:200], flush=True)
+                    continue
+                what = "{} warps {} registers {} turns {}".format(*choice)
+                table.append({"choice": choice, **row(f"{name} {dtype} block {what}", ms, limit_ms=limit)})
+    return table
+
+
+def script(name: str, path: Path, seconds: float, *more: str) -> None:
+    command = [sys.executable, str(HERE / name), "--device", "cuda", "--json", str(path), *more]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent / "src"), str(HERE)])}
+    started = time.perf_counter()
+    try:
+        done = subprocess.run(command, env=environment, timeout=seconds, check=False)
+        print(f"== {name}: exit code {done.returncode}, {time.perf_counter() - started:.0f} s", flush=True)
+    except subprocess.TimeoutExpired:
+        print(f"== {name}: stopped after {seconds:.0f} s", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument(
+        "--only", nargs="*", default=["check", "captured", "host", "tune", "fused", "chunked", "streaming"]
+    )
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    started = time.perf_counter()
+    if "check" in args.only:
+        script("gpu_check.py", args.out / "gpu_check.json", 120, "--jobs", "14")
+    tasks: list[tuple[str, str, Any]] = []
+    if "captured" in args.only:
+        tasks += [(name, dtype, None) for name in benchmark.METHODS for dtype in benchmark.DTYPES]
+    if "tune" in args.only:
+        tasks += [(n, d, choice) for n in TUNED for d in ("float32", "bfloat16") for choice in SWEEP]
+    if tasks:
+        with ProcessPoolExecutor(min(14, os.cpu_count() or 1), mp_context=get_context("spawn")) as pool:
+            for task, failure in zip(tasks, [pool.submit(compile_only, t) for t in tasks], strict=True):
+                if failure.exception() is not None:
+                    print("compiling", task, f"{failure.exception()}"[:300], flush=True)
+        print(f"== compiled, {time.perf_counter() - started:.0f} s", flush=True)
+    bandwidth = copy_bandwidth("cuda")
+    print(machine("cuda"), f"copy {bandwidth / 1e12:.2f} TB/s", flush=True)
+    stages = {"captured": lambda: captured(bandwidth), "host": host, "tune": lambda: tune(bandwidth)}
+    for name, stage in stages.items():
+        if name in args.only:
+            write(str(args.out / f"{name}.json"), name, "cuda", stage(), copy_bandwidth=bandwidth)
+            torch.cuda.empty_cache()
+            print(f"== {name}, {time.perf_counter() - started:.0f} s", flush=True)
+    for name in ("chunked", "streaming", "fused"):
+        if name in args.only:
+            script(f"{name}.py", args.out / f"{name}.json", 60)
+    print(f"== all, {time.perf_counter() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
