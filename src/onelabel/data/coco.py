@@ -32,7 +32,7 @@ class Instances:
 
 def load_coco(
     root: str | Path, *, draw: Draw | None = None, report: Report | None = None, pictures: bool = True
-) -> Splits:
+) -> Splits[Any]:
     """COCO 2014: 82,081 training rows split 65,665 / 16,416, tested on the 40,137 annotated val2014 pictures.
 
     As published: pictures without annotations are left out, ids are sorted as strings, classes are in the file's

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from .sources import FileSource
 
 def load_cub(
     root: str | Path, *, draw: Draw | None = None, report: Report | None = None, pictures: bool = True
-) -> Splits:
+) -> Splits[Any]:
     """CUB: 5,994 training rows split 4,795 / 1,199, and 5,794 test rows, by the official split.
 
     An attribute counts as present where `is_present` is 1, however certain the annotator was, as published.

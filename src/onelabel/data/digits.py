@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -28,7 +30,7 @@ def load_digits_scenes(
     series: int = 0,
     draw: Draw | None = None,
     report: Report | None = None,
-) -> Splits:
+) -> Splits[Any]:
     """Scenes of 1 to 4 digits (some repeated, some overlapping) on cluttered, noisy backgrounds; uint8 RGB.
 
     Training and validation scenes are made of other handwriting than test scenes: the 1,797 digits are divided

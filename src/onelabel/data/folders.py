@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from .base import Draw, Part, Splits
 from .own import Records, own_splits, part_name
@@ -22,7 +23,7 @@ def load_folder(
     verify: Verify = "header",
     draw: Draw | None = None,
     report: Report | None = None,
-) -> Splits:
+) -> Splits[Any]:
     """A folder with a folder of pictures per class, at any depth below it.
 
     Where the folder holds `train` (and `val`, `test`), those are the parts and hold the class folders.

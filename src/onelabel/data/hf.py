@@ -50,7 +50,7 @@ def load_hf(
     verify: Verify = "header",
     draw: Draw | None = None,
     report: Report | None = None,
-) -> Splits:
+) -> Splits[Any]:
     """A `Dataset` or `DatasetDict`, a folder made by `save_to_disk`, or a name that `datasets.load_dataset` knows.
 
     Args:

@@ -26,7 +26,7 @@ class Loader:
     summary: str
     needs_root: bool = True
 
-    def __call__(self, *args: Any, **options: Any) -> Splits:
+    def __call__(self, *args: Any, **options: Any) -> Splits[Any]:
         function = getattr(import_module(f"onelabel.data.{self.module}"), self.function)
         known = inspect.signature(function).parameters
         if options.get("verify") == "none" and "verify" not in known:  # there is no picture file to look at
@@ -35,7 +35,7 @@ class Loader:
         if unknown:
             usable = sorted(set(known) - {"root", "path", "draw", "report"})
             raise TypeError(f"{self.name}: no option {unknown[0]!r}; it takes {', '.join(usable) or 'none'}")
-        result: Splits = function(*args, **options)
+        result: Splits[Any] = function(*args, **options)
         return result
 
 

@@ -27,7 +27,7 @@ def load_matrix(
     class_names: Sequence[str] | None = None,
     draw: Draw | None = None,
     report: Report | None = None,
-) -> Splits:
+) -> Splits[Any]:
     """Rows of features with their labels.
 
     - `.npz`: `X` (or `features`), one of `true` (0/1), `observed` (1, 0, −1) or `y`; perhaps `class_names`, and

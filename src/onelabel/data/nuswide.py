@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ def load_nuswide(
     draw: Draw | None = None,
     report: Report | None = None,
     pictures: bool = True,
-) -> Splits:
+) -> Splits[Any]:
     """NUS-WIDE, 81 concepts; pictures without any concept are legal rows.
 
     Args:

@@ -40,7 +40,7 @@ def load_table(
     verify: Verify = "header",
     draw: Draw | None = None,
     report: Report | None = None,
-) -> Splits:
+) -> Splits[Any]:
     """A table with a row per picture: its path, its positives, and perhaps its negatives and its part.
 
     A cell may hold several labels, as a list (Parquet, JSON lines) or divided by `separator`. Without any label

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,7 +44,7 @@ PARTS: dict[Part, str] = {"train": "train", "test": "val"}  # the official valid
 
 def load_voc(
     root: str | Path, *, draw: Draw | None = None, report: Report | None = None, pictures: bool = True
-) -> Splits:
+) -> Splits[Any]:
     """VOC 2012: 5,717 training rows split 4,574 / 1,143, tested on the official validation set (5,823).
 
     "Difficult" objects (0 in the class files) count as absent, as published.

@@ -96,7 +96,7 @@ def load_shards(
     verify: Verify = "none",
     draw: Draw | None = None,
     report: Report | None = None,
-) -> Splits:
+) -> Splits[Any]:
     """Shards by a brace pattern (`train-{000..012}.tar`), a wildcard, a folder of .tar files, or one file.
 
     A sample is the members that share a name up to the first dot: a picture, and `.cls` (a class number or name) or

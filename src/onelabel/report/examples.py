@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onelabel.report.pictures import Pictures, data_uri, several
-from onelabel.report.runs import PartLabels, RunView, baseline, main_run
+from onelabel.report.runs import RunView, baseline, main_run
+from onelabel.training.recording import PartLabels
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,11 @@ import numpy as np
 from onelabel import __version__
 from onelabel.report import numbers, pictures, style
 from onelabel.report.examples import examples
-from onelabel.report.runs import PartLabels, RunView, baseline, main_run, read_runs, splits_of
+from onelabel.report.intervals import repetitions
+from onelabel.report.runs import RunView, baseline, main_run, read_runs, splits_of
 from onelabel.report.sections import figure_sections, result_sections
 from onelabel.system import atomic_write, need, progress
+from onelabel.training.recording import PartLabels
 
 
 def write_report(
@@ -97,7 +99,7 @@ def make_context(
             context["steps"] = numbers.next_steps(runs, rows, file, _source(best))
             context["settings"] = [(run.label, run.look.colour, run.config.to_toml()) for run in runs]
             true = best.true("test")
-            context["repetitions"] = 0 if true is None else numbers.repetitions(*true.shape)
+            context["repetitions"] = 0 if true is None else repetitions(*true.shape)
         context["sections"] = sections
         advance(1)
     return context

@@ -66,7 +66,7 @@ def make_logger(config: TrainConfig, folder: Path) -> Any:
     try:
         if config.logger in ("auto", "tensorboard"):
             importlib.import_module("tensorboard")  # Fabric's logger would only fail later
-            from lightning.fabric.loggers import TensorBoardLogger
+            from lightning.fabric.loggers.tensorboard import TensorBoardLogger
 
             return TensorBoardLogger(root_dir=folder, name="tensorboard", version="")
         from lightning.pytorch import loggers

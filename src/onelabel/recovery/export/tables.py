@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -54,7 +55,7 @@ def write_parquet(file: RecoveredFile, out: Path) -> Path:
     return out
 
 
-def _empty() -> dict[str, list]:
+def _empty() -> dict[str, list[Any]]:
     return {"path": [], "labels": [], "probabilities": [], "observed": []}
 
 
