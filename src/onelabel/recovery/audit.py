@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from onelabel.recovery.schema import AUDITED, COLUMNS, VERSION
 from onelabel.recovery.table import RecoveredFile, arrow, parquet_file
+from onelabel.system import check_schema, reading
 
 ANSWERS = "onelabel.answers"
 #: Rows of a stratum that the sample should have at least: below it variances are guesses.
@@ -46,14 +47,23 @@ class Plan:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Plan:
         """Read a plan."""
-        _, parquet = arrow()
-        table = parquet.read_table(Path(path))
-        header = (table.schema.metadata or {}).get(AUDITED.encode())
-        if header is None:
-            raise ValueError(f"{path}: not an audit plan (no {AUDITED!r} in its metadata)")
-        sizes = {name: (int(a), int(b)) for name, (a, b) in json.loads(header)["strata"].items()}
-        row, chance = (np.asarray(table.column(n)) for n in ("row", "inclusion_probability"))
-        return cls(row, table.column("example").to_pylist(), chance, table.column("stratum").to_pylist(), sizes)
+        pa, parquet = arrow()
+        with reading(path, "an audit plan"):
+            table = parquet.read_table(Path(path))
+            header = (table.schema.metadata or {}).get(AUDITED.encode())
+            if header is None:
+                raise ValueError(f"no {AUDITED!r} in its metadata")
+            meta = json.loads(header)
+            check_schema(meta["schema_version"], VERSION, path)
+            sizes = {name: (int(a), int(b)) for name, (a, b) in meta["strata"].items()}
+            table = table.select(list(COLUMNS[AUDITED])).cast(pa.schema(list(COLUMNS[AUDITED].items())))
+            row, chance = (table.column(n).to_numpy() for n in ("row", "inclusion_probability"))
+            stratum = table.column("stratum").to_pylist()
+            if sum(column.null_count for column in table.columns) or not set(stratum) <= set(sizes):
+                raise ValueError("values are missing, or a stratum has no size")
+            if not ((chance > 0) & (chance <= 1)).all() or (len(row) and row.min() < 0):
+                raise ValueError("a row below 0 or an inclusion probability outside 0 to 1")
+            return cls(row, table.column("example").to_pylist(), chance, stratum, sizes)
 
 
 def plan_audit(
@@ -184,20 +194,23 @@ def read_answers(path: str | os.PathLike[str], plan: Plan, class_names: tuple[st
     place = {int(row): i for i, row in enumerate(plan.rows)}
     file = Path(path)
     if file.suffix == ".parquet":
-        _, parquet = arrow()
-        table = parquet.read_table(file)
+        pa, parquet = arrow()
+        with reading(file, "answers exported by onelabel review"):
+            table = parquet.read_table(file)
         lacking = {"row", "class_index", "value"} - set(table.schema.names)
         if lacking:
             raise ValueError(f"{file}: no column {sorted(lacking)[0]!r}; expected answers exported by onelabel review")
-        for row, cls, value in zip(
-            *(table.column(n).to_pylist() for n in ("row", "class_index", "value")), strict=True
-        ):
-            if row in place:
-                out[place[row], cls] = value
+        with reading(file, "answers exported by onelabel review"):
+            numbers = (table.column(n).cast(pa.int64()).to_pylist() for n in ("row", "class_index", "value"))
+            for row, cls, value in zip(*numbers, strict=True):
+                if row is None or cls not in range(len(class_names)) or value not in (1, -1, 0):
+                    raise ValueError(f"row {row}, class {cls}, value {value}")
+                if row in place:
+                    out[place[row], cls] = value
         return out
     position = {name: i for i, name in enumerate(class_names)}
     by_name = {name: i for i, name in enumerate(plan.examples)}
-    with open(file, encoding="utf-8-sig", newline="") as stream:
+    with reading(file, "a CSV of answers"), open(file, encoding="utf-8-sig", newline="") as stream:
         for number, line in enumerate(csv.DictReader(stream), 2):
             at = place.get(int(line["row"])) if line.get("row") else by_name.get(line.get("example") or "")
             if at is None:

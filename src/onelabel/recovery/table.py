@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onelabel.labels import Labels
-from onelabel.recovery.schema import RECOVERED, VERSION
-from onelabel.system import atomic_path
+from onelabel.recovery.schema import COLUMNS, RECOVERED, VERSION
+from onelabel.system import atomic_path, check_schema, read_json, reading
+
+NUMBERS = ("row", "class_index", "probability", "observed", "rank")
 
 
 def arrow() -> tuple[Any, Any]:
@@ -65,15 +67,24 @@ class RecoveredFile:
         target = given / "recovered.parquet" if given.is_dir() else given
         if not target.is_file():
             raise FileNotFoundError(f"{target}: no recovered labels there; write them with onelabel recover")
-        with parquet.ParquetFile(target) as file:
-            header = (file.schema_arrow.metadata or {}).get(RECOVERED.encode())
-        if header is None:
-            raise ValueError(f"{target}: not recovered labels (no {RECOVERED!r} in its metadata)")
-        meta = json.loads(header)
+        with reading(target, "recovered labels", remedy="write them with onelabel recover"):
+            with parquet.ParquetFile(target) as file:
+                header, most = (file.schema_arrow.metadata or {}).get(RECOVERED.encode()), file.metadata.num_rows
+            if header is None:
+                raise ValueError(f"no {RECOVERED!r} in its metadata")
+            meta = json.loads(header)
+            check_schema(meta["schema_version"], VERSION, target)
+            names, rows = tuple(meta["class_names"]), int(meta.get("rows", 0))
+            if not names or not all(isinstance(name, str) for name in names) or not 0 <= rows <= most:
+                raise ValueError(f"class_names {names!r:.40}, {rows} rows of {most} entries")
         beside = target.with_suffix(".json")
-        about = json.loads(beside.read_text(encoding="utf-8")) if beside.is_file() else {}
-        names = tuple(meta["class_names"])
-        return cls(target, names, str(meta.get("root") or ""), int(meta.get("rows", 0)), about)
+        about = read_json(beside) if beside.is_file() else {}
+        found = cls(target, names, str(meta.get("root") or ""), rows, about)
+        with reading(beside, "what recover writes beside its labels"):
+            check_schema(about.get("schema_version", 1), VERSION, beside)
+            if found.thresholds.shape != (len(names),):
+                raise ValueError(f"{found.thresholds.size} thresholds for {len(names)} classes")
+        return found
 
     @property
     def thresholds(self) -> NDArray[np.float64]:
@@ -89,16 +100,24 @@ class RecoveredFile:
 
     def batches(self, size: int = 65_536) -> Iterator[dict[str, Any]]:
         """Columns as arrays (`example` and `class` as lists), in row order."""
-        _, parquet = arrow()
-        with parquet.ParquetFile(self.path) as file:
-            for batch in file.iter_batches(size):
-                columns: dict[str, Any] = {
-                    name: np.asarray(batch.column(name))
-                    for name in ("row", "class_index", "probability", "observed", "rank")
-                }
-                columns["example"] = batch.column("example").to_pylist()
-                columns["class"] = batch.column("class").to_pylist()
+        pa, parquet = arrow()
+        schema = pa.schema(list(COLUMNS[RECOVERED].items()))
+        with reading(self.path, "recovered labels"), parquet.ParquetFile(self.path) as file:
+            for batch in file.iter_batches(size, columns=schema.names):
+                batch = batch.select(schema.names).cast(schema)
+                columns: dict[str, Any] = {name: np.asarray(batch.column(name)) for name in NUMBERS}
+                columns |= {name: batch.column(name).to_pylist() for name in ("example", "class")}
+                self._check(columns, sum(column.null_count for column in batch.columns))
                 yield columns
+
+    def _check(self, c: dict[str, Any], missing: int) -> None:
+        """Every number where it belongs: rows and classes are used as places in memory."""
+        least = {"row": (0, self.rows or 2**62), "class_index": (0, len(self.class_names)), "observed": (-1, 2)}
+        for name, (low, high) in least.items():
+            if missing or (bad := (c[name] < low) | (c[name] >= high)).any():
+                raise ValueError(f"{missing} values missing" if missing else f"{name} {c[name][bad][0]}")
+        if not ((c["probability"] >= 0) & (c["probability"] <= 1)).all():
+            raise ValueError("a probability outside 0 to 1")
 
     def examples(self, *, called: bool = True) -> Iterator[Example]:
         """Row by row, what is known and suggested of a picture; all rows are there, in order."""

@@ -10,8 +10,10 @@ from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, Table, create_engine, event, make_url
 from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DatabaseError
 
 from onelabel.review.migrations import migrate
+from onelabel.system import one_line
 
 
 def database_url(db: str | os.PathLike[str]) -> URL:
@@ -45,8 +47,14 @@ class Database:
         if self.is_sqlite:
             event.listen(self.engine, "connect", _pragmas)
             event.listen(self.engine, "begin", _begin)
-        with self.write() as connection:
-            migrate(connection)
+        try:
+            with self.write() as connection:
+                migrate(connection)
+        except DatabaseError as error:
+            self.close()
+            told = one_line(error.orig or error)
+            where = self.url.render_as_string(hide_password=True)
+            raise ValueError(f"{where}: cannot be opened as a review database ({told})") from error
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Connection]:

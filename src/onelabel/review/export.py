@@ -16,6 +16,7 @@ from onelabel.review.database import Database
 from onelabel.review.load import get_meta
 from onelabel.review.models import DECIDED, Answer, Item, Klass, Picture, Reviewer
 from onelabel.review.source import _arrow, write_table
+from onelabel.system import check_schema, reading
 
 ANSWERS, VERSION = "onelabel.answers", 1
 _COLUMNS = {
@@ -77,16 +78,21 @@ def _meta(connection: Connection) -> dict[str, Any]:
 
 
 def _from_file(path: Path) -> Answers:
-    _, parquet = _arrow()
-    table = parquet.read_table(path)
-    header = (table.schema.metadata or {}).get(ANSWERS.encode())
-    if header is None or not set(_COLUMNS) <= set(table.schema.names):
-        raise ValueError(f"{path} must be answers exported by onelabel review; it has no header {ANSWERS!r}")
-    meta = json.loads(header)
-    if meta.get("schema_version") != VERSION:
-        raise ValueError(f"{path} has schema_version {meta.get('schema_version')}, this program reads {VERSION}")
-    rows, cols, values = (np.asarray(table.column(name)) for name in ("row", "class_index", "value"))
-    return Answers(rows.astype(np.int64), cols.astype(np.int64), values.astype(np.int8), meta)
+    pa, parquet = _arrow()
+    with reading(path, "answers exported by onelabel review"):
+        table = parquet.read_table(path)
+        header = (table.schema.metadata or {}).get(ANSWERS.encode())
+        if header is None or not set(_COLUMNS) <= set(table.schema.names):
+            raise ValueError(f"it has no header {ANSWERS!r}")
+        meta = json.loads(header)
+        check_schema(meta["schema_version"], VERSION, path)
+        columns = [table.column(name).cast(pa.int64()) for name in ("row", "class_index", "value")]
+        if any(column.null_count for column in columns):
+            raise ValueError("values are missing")
+        rows, cols, values = (column.to_numpy() for column in columns)
+        if not (np.isin(values, (-1, 0, 1)).all() and (rows >= 0).all() and (cols >= 0).all()):
+            raise ValueError("a row or class below 0, or a value other than 1, 0 and −1")
+    return Answers(rows, cols, values.astype(np.int8), meta)
 
 
 def export_file(db: Database, path: str | os.PathLike[str]) -> int:

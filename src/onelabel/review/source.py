@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from onelabel.recovery.schema import AUDITED, COLUMNS, RECOVERED, VERSION
-from onelabel.system import atomic_path
+from onelabel.system import atomic_path, reading
 
 BATCH = 65_536
 
@@ -43,7 +43,7 @@ class Source:
         """Record batches with the columns in their declared types."""
         pa, parquet = _arrow()
         schema = pa.schema(list(COLUMNS[self.kind].items()))
-        with parquet.ParquetFile(self.path) as file:
+        with reading(self.path, "Parquet as onelabel writes it"), parquet.ParquetFile(self.path) as file:
             for batch in file.iter_batches(size, columns=list(COLUMNS[self.kind])):
                 yield batch.select(schema.names).cast(schema)
 
@@ -58,21 +58,18 @@ def _arrow() -> tuple[Any, Any]:
 
 
 def _open(path: str | os.PathLike[str], kind: str) -> Source:
-    pa, parquet = _arrow()
+    _, parquet = _arrow()
     target = Path(path)
     if not target.is_file():
         raise FileNotFoundError(f"{target}: there is no such file; expected Parquet as `onelabel recover` writes it")
-    try:
-        with parquet.ParquetFile(target) as file:
-            schema, rows = file.schema_arrow, file.metadata.num_rows
-    except pa.ArrowInvalid as error:
-        raise ValueError(f"{target} is not a Parquet file: {str(error).splitlines()[0]}") from None
+    with reading(target, "a Parquet file"), parquet.ParquetFile(target) as file:
+        schema, rows = file.schema_arrow, file.metadata.num_rows
     lacking = [name for name in COLUMNS[kind] if name not in schema.names]
     if lacking:
         raise ValueError(f"{target} must have the columns {', '.join(COLUMNS[kind])}; it lacks {', '.join(lacking)}")
     try:
         meta = json.loads((schema.metadata or {})[kind.encode()])
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, RecursionError):
         raise ValueError(f"{target} must have a JSON header {kind!r} in its metadata; write it with onelabel") from None
     if not isinstance(meta, dict) or meta.get("schema_version") != VERSION:
         raise ValueError(f"{target} must have schema_version {VERSION} in its header, got {meta!r:.80}")
