@@ -13,7 +13,7 @@ from onelabel.bench.results import Row
 FULL = Row(
     "r1", "voc2012", "em", "em:x", {"alpha": 0.2, "soft": True}, "linear", "uniform:3", "full", "role", 2, 0.5,
     {"lr": 1e-3}, "sweep:em.alpha", "done", "", 1.5, 24, 3, 4, True, 81.0, 82.0, 83.0, 84.0, 85.0, 86.0,
-    87.0, 88.0, 89.0, 0.75, (0.5, 0.25), "plain", ("cat", "کتاب"), [{"epoch": 0, "loss": 0.5}], {"note": [1, 2]},
+    87.0, 88.0, 89.0, 0.75, (0.5, 0.25), "plain", ("cat", "کتاب"), ({"epoch": 0, "loss": 0.5},), {"note": [1, 2]},
     "abc", "2 CPU cores", {"torch": "2.15"}, "random", {"train": 3}, "2026-11-15T10:00:00", "onelabel bench",
 )  # fmt: skip
 

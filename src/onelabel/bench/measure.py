@@ -25,11 +25,11 @@ PACKAGES = ("onelabel", "torch", "torchvision", "timm", "lightning", "numpy", "p
 
 def of_test(method: str, probabilities: Any, true: Any) -> dict[str, Any]:
     """Per-class AP (fractions) and F1 (percent) of test probabilities."""
-    scores, truth = torch.as_tensor(np.asarray(probabilities)), torch.as_tensor(np.asarray(true))
+    scores, truth = _tensors(probabilities, true)
     threshold = F1_THRESHOLDS.get(method, 0.5)
-    each = np.asarray(average_precision(scores, truth))
+    each = torch.as_tensor(average_precision(scores, truth))
     return {
-        "test_ap": tuple(float(x) for x in each),
+        "test_ap": tuple(float(x) for x in each.tolist()),
         "micro_f1": 100 * float(f1_score(scores, truth, threshold=threshold, average="micro")),
         "macro_f1": 100 * float(f1_score(scores, truth, threshold=threshold, average="macro")),
         "f1_threshold": threshold,
@@ -38,7 +38,12 @@ def of_test(method: str, probabilities: Any, true: Any) -> dict[str, Any]:
 
 def percent_map(scores: Any, true: Any) -> float:
     """mAP in percent, a class without positives counting 0 as published."""
-    return 100 * float(mean_average_precision(torch.as_tensor(np.asarray(scores)), torch.as_tensor(np.asarray(true))))
+    return 100 * float(mean_average_precision(*_tensors(scores, true)))
+
+
+def _tensors(scores: Any, true: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    found = scores if isinstance(scores, torch.Tensor) else torch.as_tensor(np.asarray(scores))
+    return found, (true if isinstance(true, torch.Tensor) else torch.as_tensor(np.asarray(true))).to(found.device)
 
 
 def of_run(run: Any, splits: Any) -> dict[str, Any]:

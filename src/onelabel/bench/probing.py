@@ -70,15 +70,18 @@ def fit(members: Sequence[Planned], splits: Any, *, device: str = "cpu") -> list
     made = []
     history = found.history["validation"]
     parts = {"train": len(X), "validation": len(held), "test": len(splits.test)}
+    # on the device once: every probe is measured there
+    test_X, train_X = (torch.as_tensor(part).to(device) for part in (splits.test.X, X))
+    test_true, train_true = (torch.as_tensor(part).to(device) for part in (splits.test.true, true))
     for i, p in enumerate(members):
         best = int(found.best_epoch[i])
         values: dict[str, Any] = {"best_epoch": best, "validation_map": 100 * float(history[i, best])}
-        scores = torch.sigmoid(found.scores(splits.test.X, i))
+        scores = torch.sigmoid(found.scores(test_X, i, device=device))
         if bool(torch.isfinite(scores).all()):
-            values |= measure.of_test(p.method, scores, splits.test.true)
+            values |= measure.of_test(p.method, scores, test_true)
             values["test_ap_of"] = "plain"
             values["test_map"] = 100 * sum(values["test_ap"]) / len(values["test_ap"])
-            values["train_map"] = measure.percent_map(torch.sigmoid(found.scores(X, i)), true)
+            values["train_map"] = measure.percent_map(found.scores(train_X, i, device=device), train_true)
             values["history"] = [
                 {"phase": "linear", "epoch": e, "validation_mAP": round(100 * float(v), 4)}
                 for e, v in enumerate(history[i])

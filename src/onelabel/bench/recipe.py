@@ -56,7 +56,8 @@ def recipe(dataset: str, name: str, mode: str, protocol: Protocol) -> Recipe:
     """The settings of METHOD or METHOD:VARIANT under a protocol.
 
     The protocol's settings, then the recipe's; the number of epochs is the recipe's when fine-tuning (a method's
-    schedule belongs to it) and the protocol's otherwise. A dataset without recipes takes the method's defaults.
+    schedule belongs to it) and the protocol's otherwise. A dataset without recipes takes the method's
+    defaults, for features with what lets it be a probe.
     """
     if mode not in MODES:
         raise ValueError(f"mode: {mode!r}, expected {', '.join(MODES)}")
@@ -65,6 +66,8 @@ def recipe(dataset: str, name: str, mode: str, protocol: Protocol) -> Recipe:
     path = recipe_file(dataset, method)
     found: dict[str, Any] = settings_from(path, {"mode": mode}) if path else {"mode": mode}
     hyper = dict(found.pop("hyper", {}))
+    if path is None and (model := recipe_file(MODEL, method)):  # what makes it a method for features is of no dataset
+        hyper = dict(read_toml(model).get(mode, {}).get("hyper", {}))
     found.pop("method", None)
     if mode != "finetune":
         found.pop("epochs", None)

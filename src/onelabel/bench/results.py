@@ -190,7 +190,8 @@ def _out(name: str, value: Any) -> Any:
 
 def _in(name: str, value: Any) -> Any:
     if name in _JSON:
-        return json.loads(value) if isinstance(value, str) else value
+        found = json.loads(value) if isinstance(value, str) else value
+        return tuple(found) if isinstance(found, list) else found
     return tuple(value) if name in _LISTS else value
 
 

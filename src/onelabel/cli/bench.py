@@ -165,6 +165,25 @@ def pack(
 
 
 @app.command()
+def labels(
+    dataset: Annotated[str, typer.Argument(metavar="DATA", help="A dataset, or a folder of VOC features.")],
+    out: Annotated[Path, typer.Option(help="The results folder.")] = Path("runs/bench"),
+    root: RootOption = None,
+) -> None:
+    """Measure what ROLE's Tables A2 and A3 say of a dataset's labels.
+
+    Examples: onelabel bench labels voc2012 --out docs/results/bench
+    """
+    from onelabel.bench import datasets
+    from onelabel.bench.other_tables import write_label_facts
+
+    splits = datasets.load(dataset, root=root)
+    if splits.train.true is None:
+        raise ValueError(f"{dataset}: nobody knows the true labels of its training rows")
+    typer.echo(f"labels: {write_label_facts(splits.train.true, splits.name, out)}")
+
+
+@app.command()
 def sweeps() -> None:
     """List the sweeps that the papers plot.
 

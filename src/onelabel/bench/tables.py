@@ -1,0 +1,187 @@
+"""The papers' tables, made from results: ours in the paper's rows, the published value beside."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from onelabel.bench.protocols import protocol
+from onelabel.bench.published import Number, published
+from onelabel.bench.recipe import recipe
+from onelabel.bench.render import Sheet
+from onelabel.bench.results import Found, Row
+from onelabel.bench.results import find as find_rows
+from onelabel.bench.stats import Cell, chosen, holm, paired_p
+
+NOT_RUN = "not run"
+#: What a published row's setting is among our modes.
+MODES = {"linear-train-recovery": "linear", "ablation": "finetune"}
+
+
+@dataclass(frozen=True)
+class Results(Found):
+    """Rows, and facts about label matrices (`labels-DATASET.json`) for the tables that need no run."""
+
+    labels: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a paper: how it is built from results for a dataset."""
+
+    name: str
+    title: str
+    build: Callable[[Table, Results, str], Sheet]
+    metric: str = "test_map"
+    also: tuple[tuple[str, str], ...] = ()  #: further (table, method) of the same paper to begin with
+
+    @property
+    def key(self) -> tuple[str, str]:
+        source, _, number = self.name.partition(".")
+        return source, number
+
+
+def find(folder: str | Path) -> Results:
+    """A results folder with its label facts."""
+    found = find_rows(folder)
+    labels = {}
+    for file in sorted(Path(folder).glob("labels-*.json")) if Path(folder).is_dir() else ():
+        try:
+            labels[file.stem.removeprefix("labels-")] = json.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            found.unreadable[file.name] = str(error)
+    return Results(found.rows, found.unreadable, labels)
+
+
+def build(name: str, found: Found, *, dataset: str = "voc2012") -> Sheet:
+    """A table by name; always complete, with what was not run, failed or could not be read said in it."""
+    if name not in TABLES:
+        near = difflib.get_close_matches(name, TABLES, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"there is no table {name!r}; {hint}there are {', '.join(TABLES)}")
+    whole = found if isinstance(found, Results) else Results(found.rows, found.unreadable)
+    return TABLES[name].build(TABLES[name], whole, dataset)
+
+
+def pick(
+    rows: Sequence[Row], dataset: str, name: str, mode: str, *, rules: str = "onelabel", draw: str = "uniform1200",
+    backbone: str | None = None,
+) -> Cell | None:  # fmt: skip
+    """The finished runs of a method with its recipe's settings; where learning rates were searched, the best cell."""
+    mine = [r for r in rows if (r.dataset, r.label, r.mode, r.protocol, r.draw) == (dataset, name, mode, rules, draw)]
+    mine = [r for r in mine if r.fraction == 1]
+    try:
+        hyper = recipe(dataset, name, mode, protocol(rules)).hyper
+        mine = [r for r in mine if dict(r.hyper) == hyper]
+    except ValueError:  # a method of a later catalogue
+        pass
+    if backbone is not None:
+        mine = [r for r in mine if r.settings.get("backbone", "resnet50") == backbone]
+    return chosen(mine)
+
+
+def failures(rows: Sequence[Row], dataset: str, name: str, mode: str) -> list[Row]:
+    return [r for r in rows if not r.done and (r.dataset, r.label, r.mode) == (dataset, name, mode)]
+
+
+def place_notes(cells: Sequence[Cell | None], found: Found) -> tuple[str, ...]:
+    """Protocol, hardware and commits of what a table shows, and what could not be read."""
+    rows = [row for cell in cells if cell is not None for row in cell.rows]
+    notes = [str(protocol(name)) for name in sorted({row.protocol for row in rows})]
+    for what in ("hardware", "weights"):
+        values = sorted({getattr(row, what) for row in rows if getattr(row, what)})
+        notes += [f"{what}: {'; '.join(values)}"] if values else []
+    commits = sorted({row.commit[:7] + ("+" if row.commit.endswith("+") else "") for row in rows if row.commit})
+    notes += [f"commit {', '.join(commits)} (+: with uncommitted changes)"] if commits else []
+    notes += [f"unreadable result {file}: {why}" for file, why in found.unreadable.items()]
+    return tuple(notes)
+
+
+def _numbers(table: Table, dataset: str) -> list[Number]:
+    source, number = table.key
+    first = [n for t, method in table.also for n in published(source, t, dataset) if n.method == method]
+    modes = {n.setting for n in published(source, number, dataset)}
+    return [*(n for n in first if n.setting in modes), *published(source, number, dataset)]
+
+
+def compare(table: Table, found: Results, dataset: str) -> Sheet:
+    """Ours beside the published values: mean ± std over seeds, differences to AN and full labels with Holm's p."""
+    numbers = [n for n in _numbers(table, dataset) if not n.setting.endswith("precision")]
+    backbone = {n: n.setting.partition("-")[2] if n.setting.startswith("finetune-") else None for n in numbers}
+    modes = {n: "finetune" if backbone[n] else MODES.get(n.setting, n.setting) for n in numbers}
+    cells = [pick(found.rows, dataset, n.name, modes[n], backbone=backbone[n]) for n in numbers]
+    base = {m: pick(found.rows, dataset, "an", m) for m in modes.values()}
+    full = {m: pick(found.rows, dataset, "bce", m) for m in modes.values()}
+    metric = table.metric
+    tests = holm([
+        _p(cell, base[modes[n]], metric) if n.name != "an" else None for n, cell in zip(numbers, cells, strict=True)
+    ])  # fmt: skip
+    averaged = any(cell is not None and cell.mean("test_map_averaged_flip") is not None for cell in cells)
+    linear = metric == "test_map" and any(mode != "linear" for mode in modes.values())
+    columns = ["method", "setting", "ours", "seeds", "Δ AN", "p (Holm)", "Δ full labels"]
+    columns += ["averaged, flips"] if averaged else []
+    columns += ["ours, linear"] if linear else []
+    lines = []
+    for n, cell, p in zip(numbers, cells, tests, strict=True):
+        mode = modes[n]
+        words = [n.name, n.setting]
+        if cell is None:
+            failed = failures(found.rows, dataset, n.name, mode)
+            words += [f"failed: {failed[0].error[:60]}" if failed else NOT_RUN, *["–"] * 4]
+        else:
+            words += [cell.text(metric), str(len(cell.rows)), _gap(cell, base[mode], metric)]
+            words += ["–" if p is None else f"{p:.3f}", _gap(cell, full[mode], metric)]
+        words += [cell.text("test_map_averaged_flip") if cell else "–"] if averaged else []
+        if linear:
+            as_probe = pick(found.rows, dataset, n.name, "linear") if mode != "linear" else None
+            words += [as_probe.text(metric) if as_probe else "–"]
+        lines.append((*words, str(n)))
+    what = {"test_map": "test mAP", "train_map": "mAP on the training rows' true labels"}[metric]
+    notes = (
+        f"{what} in %, mean ± std over seeds; p: paired t-test over seeds against AN, Holm-corrected over the rows",
+        *place_notes(cells, found),
+    )
+    return Sheet(f"{table.title} ({dataset})", (*columns, "published"), tuple(lines), notes)
+
+
+def _p(cell: Cell | None, base: Cell | None, metric: str) -> float | None:
+    return None if cell is None or base is None else paired_p(cell.values(metric), base.values(metric))
+
+
+def _gap(cell: Cell, base: Cell | None, metric: str) -> str:
+    mine, other = cell.mean(metric), base.mean(metric) if base else None
+    return "–" if mine is None or other is None else f"{mine - other:+.2f}".replace("-", "−")
+
+
+def _register() -> Mapping[str, Table]:
+    from onelabel.bench import other_tables as other
+
+    an = (("1", "an"), ("1", "an-ls"))
+    listed = (
+        Table("role.1", "ROLE Table 1: losses, linear and fine-tuned", compare),
+        Table("role.2", "ROLE Table 2: recovery of the training labels, linear", compare, "train_map"),
+        Table("role.A1", "ROLE Table A1: further losses", compare, also=an),
+        Table("role.A2", "ROLE Table A2: intervals of k from a few rows", other.k_intervals),
+        Table("role.A3", "ROLE Table A3: label statistics", other.label_statistics),
+        Table("em.1", "EM Table 1: methods, fine-tuned", compare),
+        Table(
+            "em.2", "EM Table 2: backbones; precision of APL's negative pseudo-labels", other.backbones_and_precision
+        ),
+        Table("em.3", "EM Table 3: ablation of APL", compare),
+        Table("em.5", "EM Table 5: hyperparameters", other.hyperparameters("em-apl", other.EM_5)),
+        Table("em.6", "EM Table 6: precision of positive pseudo-labels", other.positive_precision),
+        Table("em.7", "EM Table 7: micro- and macro-F1", other.f1),
+        Table("gr.2", "GR Table 2: methods, fine-tuned", compare),
+        Table("gr.3", "GR Table 3: ablation", compare),
+        Table("gr.6", "GR Table 6: hyperparameters", other.hyperparameters("gr", other.GR_6)),
+        Table("lasd.2", "LASD Table 2: methods, fine-tuned", compare),
+        Table("lasd.3", "LASD Table 3: ablation", compare),
+    )
+    return {table.name: table for table in listed}
+
+
+TABLES: Mapping[str, Table] = _register()

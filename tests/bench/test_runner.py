@@ -1,0 +1,178 @@
+"""The runner: every run is made once, whatever other workers do, fail or die of."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from onelabel import bench
+from onelabel.bench import claims
+from onelabel.bench.store import Database, Folder
+from onelabel.data import FeatureDataset, Splits
+
+WORKERS = Path(__file__).with_name("bench_workers.py")
+QUIET = {**os.environ, "ONELABEL_QUIET": "1", "OMP_NUM_THREADS": "1"}
+
+
+def start(what: str, *words: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, str(WORKERS), what, *map(str, words)]
+    return subprocess.Popen(command, env=QUIET, stdout=subprocess.PIPE, text=True)
+
+
+def small_plan(**options: Any) -> list[bench.Planned]:
+    return bench.make_plan("toy", ["an", "em"], seeds=[0, 1], settings={"epochs": 2}, search=False, **options)
+
+
+def test_two_workers_make_each_run_once(tmp_path: Path) -> None:
+    out, journal = tmp_path / "out", tmp_path / "journal"
+    both = [start("race", out, journal) for _ in range(2)]
+    told = [worker.communicate(timeout=300)[0] for worker in both]
+    assert [worker.returncode for worker in both] == [0, 0], told
+    begun = Counter(line.split()[0] for line in journal.read_text().splitlines())
+    assert begun == Counter({f"{m}-{s}": 1 for m in ("an", "em") for s in range(3)})
+    assert len(bench.read(out)) == 6
+    assert not list((out / "claims").glob("*.0"))
+
+
+def test_killed_worker_is_followed_up_and_the_table_builds_meanwhile(tmp_path: Path, splits: Any) -> None:
+    from onelabel.bench import tables
+
+    out, journal = tmp_path / "out", tmp_path / "journal"
+    worker = start("hang", out, journal)
+    for _ in range(1200):
+        if journal.exists():
+            break
+        time.sleep(0.1)
+    worker.send_signal(signal.SIGKILL)
+    worker.wait(timeout=60)
+    assert len(bench.read(out)) == 1
+    assert len(list((out / "claims").glob("*.0"))) == 1  # what it died in
+    sheet = tables.build("role.1", bench.find(out), dataset="toy")
+    assert any("not run" in cell for row in sheet.rows for cell in row)
+    plan = bench.make_plan("toy", ["an", "em"], seeds=[0, 1, 2], settings={"epochs": 1}, search=False)
+    tally = bench.run(plan, splits, out=out, device="cpu")
+    assert (tally.made, tally.skipped) == (5, 1)
+    assert {row.run_id for row in bench.read(out)} == {p.run_id for p in plan}
+
+
+def test_failing_run_becomes_a_row_and_the_rest_is_made(tmp_path: Path, splits: Any) -> None:
+    def broken(data: Any, **settings: Any) -> Any:
+        raise RuntimeError("the disk\nis on fire")
+
+    plan = small_plan()
+    tally = bench.run(plan, splits, out=tmp_path, trainers={"em": broken}, probes=False, device="cpu")
+    assert (tally.made, tally.failed) == (2, 2)
+    failed = [row for row in bench.read(tmp_path) if not row.done]
+    assert {row.method for row in failed} == {"em"}
+    assert failed[0].error == "RuntimeError: the disk is on fire"
+    assert bench.run(plan, splits, out=tmp_path, device="cpu").skipped == 4  # not again unless asked
+    assert bench.run(plan, splits, out=tmp_path, device="cpu", retry=True).made == 2
+    assert all(row.done for row in bench.read(tmp_path))
+
+
+def test_one_bad_probe_costs_only_itself(tmp_path: Path, splits: Any) -> None:
+    bad = bench.make_plan("toy", ["em"], seeds=[0], settings={"epochs": 2}, hyper={"alpha": [-1.0]}, search=False)
+    plan = [*small_plan(), *bad]
+    tally = bench.run(plan, splits, out=tmp_path, device="cpu")
+    assert (tally.made, tally.failed) == (4, 1)
+    (failed,) = [row for row in bench.read(tmp_path) if not row.done]
+    assert "alpha must lie in" in failed.error
+
+
+def test_half_written_result_is_made_again(tmp_path: Path, splits: Any) -> None:
+    plan = small_plan()
+    bench.run(plan, splits, out=tmp_path, device="cpu")
+    file = tmp_path / f"{plan[0].run_id}.parquet"
+    before = bench.read(file)[0]
+    file.write_bytes(file.read_bytes()[:100])
+    assert bench.run(plan, splits, out=tmp_path, device="cpu").made == 1
+    assert bench.read(file)[0].test_map == before.test_map
+
+
+def test_probes_and_training_alone_agree_on_what_they_are_told(tmp_path: Path, splits: Any) -> None:
+    """The same plan as probes and one by one: other first weights, so equal only in what they learn from."""
+    plan = small_plan(draws=["uniform:7"])
+    bench.run(plan, splits, out=tmp_path / "a", device="cpu")
+    bench.run(plan, splits, out=tmp_path / "b", device="cpu", probes=False)
+    a, b = ({r.run_id: r for r in bench.read(tmp_path / name)} for name in "ab")
+    assert a.keys() == b.keys()
+    for run_id, row in a.items():
+        assert abs(row.test_map - b[run_id].test_map) < 15
+        assert row.together == 4
+        assert b[run_id].together == 1
+        assert len(row.test_ap) == 4
+        assert np.isclose(100 * np.mean(row.test_ap), row.test_map)
+        assert row.hardware
+        assert row.versions["torch"]
+
+
+def test_rows_say_what_is_needed_to_repeat_them(tmp_path: Path, splits: Any) -> None:
+    plan = small_plan(draws=["biased:1.0"], fractions=[0.5])
+    bench.run(plan, splits, out=tmp_path, device="cpu")
+    for row in bench.read(tmp_path):
+        again = bench.Planned(
+            row.dataset, row.method, row.name, row.hyper, row.mode, row.seed, row.settings, row.draw, row.supervision,
+            row.protocol, row.fraction,
+        )  # fmt: skip
+        assert again.run_id == row.run_id
+        assert row.draw == "biased:1:1200"
+        assert row.rows == {"train": 30, "validation": 60, "test": 60}
+    first = bench.read(tmp_path)[0]
+    (tmp_path / f"{first.run_id}.parquet").unlink()
+    bench.run(plan, splits, out=tmp_path, device="cpu")
+    (repeated,) = [row for row in bench.read(tmp_path) if row.run_id == first.run_id]
+    assert repeated.test_ap == first.test_ap
+
+
+def test_time_is_kept(tmp_path: Path, splits: Splits[FeatureDataset]) -> None:
+    tally = bench.run(small_plan(), splits, out=tmp_path, device="cpu", seconds=-1.0)
+    assert (tally.made, tally.left) == (0, 4)
+
+
+@pytest.fixture(params=["folder", "database"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    if request.param == "folder":
+        return Folder(tmp_path)
+    pytest.importorskip("optuna")
+    return Database(f"sqlite:///{tmp_path}/bench.db")
+
+
+def test_claims(store: Any) -> None:
+    assert claims.claim(store, "r") == 0
+    assert claims.claim(store, "r") is None  # this process lives and holds it
+    assert claims.claim(store, "r", lease=-1.0) == 1  # silent for longer than the lease: taken over, by one
+    assert store.latest("r") == 1
+    assert not store.create("r", 1)
+    store.put(bench.Row("r", "toy", "an", status="failed", error="x"))
+    store.clear("r")
+    assert claims.claim(store, "r") is None
+    assert claims.claim(store, "r", retry=True) == 0
+    store.put(bench.Row("r", "toy", "an", test_map=1.5))
+    store.clear("r")
+    assert claims.claim(store, "r", retry=True) is None
+    assert store.find().rows == [bench.Row("r", "toy", "an", test_map=1.5)]
+
+
+def test_beating_keeps_a_claim(store: Any) -> None:
+    generation = claims.claim(store, "r")
+    assert generation == 0
+    with claims.beating(store, [("r", 0)], lease=1.2):
+        time.sleep(2.0)
+        assert store.silence("r", 0) < 1.0
+
+
+def test_bench_into_a_database(tmp_path: Path, splits: Any) -> None:
+    pytest.importorskip("optuna")
+    url = f"sqlite:///{tmp_path}/bench.db"
+    assert bench.run(small_plan(), splits, out=url, device="cpu").made == 4
+    assert bench.run(small_plan(), splits, out=url, device="cpu").skipped == 4
+    assert len(Database(url).find().rows) == 4
