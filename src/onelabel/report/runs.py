@@ -136,7 +136,10 @@ def read_runs(paths: Sequence[str | Path], labels: dict[str, PartLabels] | None 
             raise ValueError(f"{run.path}: its classes are not those of {found[0].path}; report them apart")
         run.given = dict(labels or {})
     plain = [f"full labels ({style.title(r.method)})" if r.full else style.title(r.method) for r in found]
-    settings = [", ".join(f"{k}={v}" for k, v in r.config.hyper.items()) for r in found]
+    settings = [
+        _differing(r, [o for o, name in zip(found, plain, strict=True) if name == p])
+        for r, p in zip(found, plain, strict=True)
+    ]
     seeds = [f"seed {r.config.seed}" for r in found]
     folders = [r.path.name for r in found]
     names = plain
@@ -149,6 +152,14 @@ def read_runs(paths: Sequence[str | Path], labels: dict[str, PartLabels] | None 
     for run, name in zip(found, names, strict=True):
         run.label = name
     return found
+
+
+def _differing(run: RunView, alike: Sequence[RunView]) -> str:
+    """The settings of a run's method that the other runs of the method have otherwise; a default is not named."""
+    own = run.config.hyper
+    names = sorted({name for r in alike for name in r.config.hyper})
+    apart = [name for name in names if len({repr(r.config.hyper.get(name)) for r in alike}) > 1]
+    return ", ".join(f"{name}={own[name]}" for name in apart if name in own)
 
 
 def main_run(runs: Sequence[RunView]) -> RunView:

@@ -131,13 +131,13 @@ def canvas(columns: int = 1, rows: int = 1, *, width: float = 4.6, height: float
     return figure, axes[0, 0] if axes.size == 1 else axes
 
 
-def legend(figure: Any, ax: Any, *, inside: int = 3) -> None:
-    """The legend of `ax`: inside where there are few entries, else below the figure, where it hides nothing."""
+def legend(figure: Any, ax: Any, *, inside: int = 3, where: str = "lower") -> None:
+    """The legend of `ax`: inside where there are few entries, else below or above the figure."""
     handles, names = ax.get_legend_handles_labels()
     if len(names) > inside:
         width = figure.get_figwidth()
-        columns = max(1, min(len(names), int(width // (0.55 + 0.085 * max(map(len, names))))))
-        figure.legend(handles, names, loc="outside lower center", ncols=columns, columnspacing=1.2)
+        columns = max(1, min(len(names), int(width // (0.5 + 0.075 * max(map(len, names))))))
+        figure.legend(handles, names, loc=f"outside {where} center", ncols=columns, columnspacing=1.2)
     elif names:
         ax.legend()
 

@@ -23,10 +23,25 @@ def looks(runs: Sequence[Any]) -> list[style.Look]:
 
 
 def panels(runs: Sequence[RunView], *, most: int = 4, **options: Any) -> tuple[Any, list[tuple[Any, RunView]]]:
-    """A panel per run, with one scale."""
+    """A panel per run, two beside each other, with one scale; at most four."""
     shown = list(runs[:most])
-    fig, axes = style.canvas(len(shown), sharey=True, **{"width": 3.6, **options})
-    return fig, list(zip(np.atleast_1d(axes).flat, shown, strict=True))
+    columns = min(len(shown), 2)
+    height = 3.2 if len(shown) <= 2 else 2.4
+    fig, axes = style.canvas(
+        columns, -(-len(shown) // 2), sharex=True, sharey=True, **{"width": 3.2, "height": height, **options}
+    )
+    flat = list(np.atleast_1d(axes).flat)
+    for ax in flat[len(shown) :]:
+        ax.set_axis_off()
+    return fig, list(zip(flat, shown, strict=False))
+
+
+def outer(fig: Any, shown: Sequence[tuple[Any, RunView]], *, x: str, y: str) -> None:
+    """Titles of the panels, and the axes' names at the figure's edge."""
+    for ax, run in shown:
+        ax.set_title(run.label)
+    fig.supxlabel(x, fontsize=10)
+    fig.supylabel(y, fontsize=10)
 
 
 @figure("runs", "learning curves; EM 3b")
@@ -86,15 +101,14 @@ def heatmap(runs: Sequence[RunView], *, group: str = "unknown positive", part: s
     fig, shown = panels(runs)
     found = [score_columns(recorded_with_truth(run, part, group), group, part) for _, run in shown]
     top = max(columns.max() for columns in found)
-    for (ax, run), columns in zip(shown, found, strict=True):
+    for (ax, _), columns in zip(shown, found, strict=True):
         extent = (0.5, columns.shape[1] + 0.5, 0, 1)
         drawn = np.ma.masked_equal(columns, 0)
         norm = PowerNorm(0.5, 0, top)
         image = ax.imshow(drawn, origin="lower", aspect="auto", extent=extent, cmap="cividis", norm=norm)
-        ax.set(title=run.label, xlabel="epoch")
         ax.grid(False)
         whole_epochs(ax)
-    shown[0][0].set_ylabel(f"p of {group}s")
+    outer(fig, shown, x="epoch", y=f"p of {group}s")
     bar = fig.colorbar(image, ax=[ax for ax, _ in shown], label="share of the column")
     bar.outline.set_visible(False)
     return fig
@@ -119,22 +133,22 @@ def quantiles(counts: NDArray[np.int64], q: Sequence[float], *, absolute: bool =
 def logits_by_group(runs: Sequence[RunView], *, part: str = "train", absolute: bool = True) -> Any:
     """Logits (absolute values) of unknown positives and unknown negatives by epoch: median and quartiles."""
     groups = ("unknown positive", "unknown negative")
-    fig = _by_group(runs, groups, part, lambda counts: quantiles(counts, (0.25, 0.5, 0.75), absolute=absolute))
-    fig.axes[0].set_ylabel("|logit|" if absolute else "logit")
-    return fig
+    quartiles = (0.25, 0.5, 0.75)
+    y = "|logit|" if absolute else "logit"
+    return _by_group(runs, groups, part, y, lambda counts: quantiles(counts, quartiles, absolute=absolute))
 
 
 @figure("runs", "EM 9")
 def scores_by_group(runs: Sequence[RunView], *, part: str = "train") -> Any:
     """Probabilities of observed and of unknown positives by epoch: median and quartiles."""
     groups = ("observed positive", "unknown positive")
-    fig = _by_group(runs, groups, part, lambda counts: 1 / (1 + np.exp(-quantiles(counts, (0.25, 0.5, 0.75)))))
-    fig.axes[0].set_ylabel("probability")
+    quartiles = (0.25, 0.5, 0.75)
+    fig = _by_group(runs, groups, part, "probability", lambda counts: 1 / (1 + np.exp(-quantiles(counts, quartiles))))
     fig.axes[0].set_ylim(-0.02, 1.02)
     return fig
 
 
-def _by_group(runs: Sequence[RunView], groups: Sequence[str], part: str, of: Any) -> Any:
+def _by_group(runs: Sequence[RunView], groups: Sequence[str], part: str, y: str, of: Any) -> Any:
     fig, shown = panels(runs)
     for ax, run in shown:
         recording = recorded_with_truth(run, part, *groups)
@@ -143,9 +157,9 @@ def _by_group(runs: Sequence[RunView], groups: Sequence[str], part: str, of: Any
             x, colour = np.arange(1, len(middle) + 1), style.GROUPS[group]
             ax.fill_between(x, low, high, color=colour, alpha=0.2, lw=0)
             ax.plot(x, middle, color=colour, ls=dash, marker=marker, label=group)
-        ax.set(title=run.label, xlabel="epoch")
         whole_epochs(ax)
-    style.legend(fig, shown[-1][0], inside=0)
+    outer(fig, shown, x="epoch", y=y)
+    style.legend(fig, shown[-1][0], inside=0, where="upper")
     return fig
 
 

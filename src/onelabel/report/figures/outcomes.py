@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from onelabel.methods import method
 from onelabel.report import style
-from onelabel.report.figures.epochs import looks, panels, recorded_with_truth, whole_epochs
+from onelabel.report.figures.epochs import looks, outer, panels, recorded_with_truth, whole_epochs
 from onelabel.report.figures.registry import figure
 from onelabel.report.runs import RunView
 from onelabel.training.recording import Recording
@@ -63,14 +63,14 @@ def false_negative_share(runs: Sequence[RunView], *, part: str = "train", epochs
         own = pseudo_label_of(run, int(recording.arrays["epoch"][-1]), p)
         if own is not None:
             ax.plot(p, own, color=run.look.colour, label="k̂ at the end")
-        ax.set(title=run.label, xlabel="probability p", ylim=(-0.03, 1.03))
+        ax.set(ylim=(-0.03, 1.03))
     most = max((ax for ax, _ in shown), key=lambda ax: len(ax.get_legend_handles_labels()[1]))
     if len(shown) == 1:
-        style.legend(fig, most, inside=0)
+        style.legend(fig, most, inside=0, where="upper")
     else:
         for ax, _ in shown:
             ax.legend(fontsize=8, handlelength=1.6, loc="upper left")
-    shown[0][0].set_ylabel("FN / (FN + TN)")
+    outer(fig, shown, x="probability p", y="FN / (FN + TN)")
     return fig
 
 

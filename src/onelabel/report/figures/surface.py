@@ -132,6 +132,8 @@ def landscape(
 
     Costs grid² evaluations of `rows` training examples a run.
     """
+    from matplotlib.ticker import MaxNLocator
+
     found = [run_surface(r, data=data, rows=rows, grid=grid, span=span, seed=seed, loss=loss) for r in runs[:3]]
     rises = [values - values.min() for _, values in found]
     top = max(float(rise.max()) for rise in rises)
@@ -145,6 +147,8 @@ def landscape(
         ax.set_zlabel("loss above its least")
         for axis in (ax.xaxis, ax.yaxis, ax.zaxis):
             axis.set_pane_color((1, 1, 1, 0))
+        ax.set(xticks=(-span, 0, span), yticks=(-span, 0, span))
+        ax.zaxis.set_major_locator(MaxNLocator(4))
         ax.tick_params(labelsize=8, pad=0)
-        ax.set_box_aspect(None, zoom=0.85)
+        ax.set_box_aspect(None, zoom=1.0)
     return fig
