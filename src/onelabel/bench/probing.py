@@ -41,8 +41,9 @@ def group(plan: Sequence[Planned]) -> tuple[list[list[Planned]], list[Planned]]:
             rows = (p.fraction, p.seed if p.fraction != 1 else None)
             alike[p.settings.get("drop_last", False), p.settings.get("epochs"), rows].append(p)
     together = []
+    first = {p.name: i for i, p in reversed(list(enumerate(plan)))}
     for members in alike.values():
-        members.sort(key=lambda p: (p.method, p.name))
+        members.sort(key=lambda p: first[p.name])  # in the plan's order, a method's runs together
         together += [members[i : i + GROUP] for i in range(0, len(members), GROUP)]
     return together, alone
 
