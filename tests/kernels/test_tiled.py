@@ -258,6 +258,21 @@ def test_the_upstream_gradient_is_guessed(dtype: torch.dtype) -> None:
 
 
 @inside
+def test_placing_labels() -> None:
+    from onelabel.kernels.placing import put
+
+    rows, cols = torch.tensor([0, 0, 1, 2, 2]), torch.tensor([3, 4, 9, 6, 12])  # the last one is padding
+    values = torch.tensor([1, -1, 1, -1, 1], dtype=torch.int8)
+    block = torch.zeros(3, 6, dtype=torch.int8)
+    put(rows, cols, values, block, 4, clear=False)
+    want = torch.zeros(3, 6, dtype=torch.int8)
+    want[0, 0], want[1, 5], want[2, 2] = -1, 1, -1
+    assert torch.equal(block, want)
+    put(rows, cols, values, block, 4, clear=True)
+    assert not block.any()
+
+
+@inside
 def test_rescaling() -> None:
     from onelabel.kernels import tiled
 

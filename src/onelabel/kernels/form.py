@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -88,3 +90,9 @@ def focal(gamma: Number, weight: Number = 1.0, *, detached: bool = False) -> Cur
 
 def _is(value: Number, number: float) -> bool:
     return not isinstance(value, Tensor) and value == number
+
+
+@functools.cache
+def has_triton() -> bool:
+    """Whether the kernels for GPUs can be imported; nothing is imported to find out."""
+    return importlib.util.find_spec("triton") is not None

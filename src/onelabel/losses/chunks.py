@@ -29,10 +29,10 @@ class Linear:
     ) -> None:
         self.dtype = torch.promote_types(x.dtype, weight.dtype) if half is None else half
         self.x, self.weight, self.bias, self.needs = x.detach().to(self.dtype), weight.detach(), bias, needs
-        wide = torch.promote_types(x.dtype, torch.float32)
-        self.dx = torch.zeros(x.shape, dtype=wide, device=x.device) if needs[0] else None
-        self.dw = torch.empty_like(weight) if needs[1] else None
-        self.db = torch.empty_like(bias) if bias is not None and needs[2] else None
+        self.wide = torch.promote_types(x.dtype, torch.float32)
+        self.dx: Tensor | None = None
+        self.dw: Tensor | None = None
+        self.db: Tensor | None = None
 
     def logits(self, some: slice) -> Tensor:
         self.own = self.weight[some].to(self.dtype)
@@ -42,19 +42,46 @@ class Linear:
 
     def accumulate(self, some: slice, slope: Tensor, scale: float) -> None:
         """Take in scale·slope, the gradient of the logits of those classes that `logits` was last asked for."""
-        if self.dx is not None:
-            self.dx.add_(slope @ self.own, alpha=scale)
-        if self.dw is not None:
-            if self.dw.dtype == self.dtype:
-                torch.addmm(self.dw[some], slope.T, self.x, beta=0, alpha=scale, out=self.dw[some])
+        whole = some.start == 0 and some.stop == len(self.weight)
+        if self.needs[0]:
+            part = _product(slope, self.own, self.wide)
+            if scale != 1:
+                part *= scale
+            self.dx = part if self.dx is None else self.dx.add_(part)
+        if self.needs[1]:
+            kept = self.weight.dtype
+            if whole:
+                self.dw = _product(slope.T, self.x, kept)
             else:
-                self.dw[some] = (slope.T @ self.x).to(self.dw.dtype).mul_(scale)
-        if self.db is not None:
-            self.db[some] = (slope.sum(0, dtype=torch.promote_types(slope.dtype, torch.float32)) * scale).to(self.db)
+                self.dw = torch.empty_like(self.weight) if self.dw is None else self.dw
+                _product(slope.T, self.x, kept, out=self.dw[some])
+            if scale != 1:
+                self.dw[some].mul_(scale)
+        if self.bias is not None and self.needs[2]:
+            part = slope.sum(0, dtype=self.wide).to(self.bias.dtype)
+            if scale != 1:
+                part *= scale
+            if whole:
+                self.db = part
+            else:
+                self.db = torch.empty_like(self.bias) if self.db is None else self.db
+                self.db[some] = part
 
     @property
     def gradients(self) -> list[Tensor | None]:
         return [self.dx, self.dw, self.db]
+
+
+def _product(a: Tensor, b: Tensor, dtype: torch.dtype, out: Tensor | None = None) -> Tensor:
+    """a·b in `dtype`; of half precision the sums are handed over as they are, in float32, where the GPU can."""
+    if a.dtype == dtype:
+        return a @ b if out is None else torch.mm(a, b, out=out)
+    if a.is_cuda and dtype == torch.float32 and hasattr(torch.ops.aten.mm, "dtype"):
+        if out is None:
+            return torch.mm(a, b, out_dtype=dtype)
+        return torch.mm(a, b, out_dtype=dtype, out=out)
+    made = a @ b
+    return made.to(dtype) if out is None else out.copy_(made)
 
 
 class Chunks:
@@ -73,17 +100,19 @@ class Chunks:
     def walk(self, num_classes: int, labels: bool = True) -> Iterator[tuple[slice, Tensor]]:
         """Every chunk of classes and its observed labels, B×chunk (empty without `labels`)."""
         observed, buffer = self.observed, torch.empty(0)
-        if isinstance(observed, Observed):
-            size = observed.shape[0] * min(self.step, num_classes) + 1
-            buffer = torch.zeros(size if labels else 0, dtype=torch.int8, device=observed.rows.device)
+        if isinstance(observed, Observed) and labels:
+            size = observed.shape[0] * min(self.step, num_classes)
+            buffer = torch.zeros(size, dtype=torch.int8, device=observed.rows.device)
         for first in range(0, num_classes, self.step):
             some = slice(first, min(first + self.step, num_classes))
             if not labels:
                 yield some, buffer
             elif isinstance(observed, Observed):
-                part, where = observed.sliced(buffer, some.start, some.stop)
+                part = buffer[: observed.shape[0] * (some.stop - first)].view(observed.shape[0], some.stop - first)
+                observed.put(part, first)
                 yield some, part
-                buffer.scatter_(0, where, torch.zeros_like(observed.values))
+                if some.stop < num_classes:
+                    observed.put(part, first, clear=True)
             else:
                 yield some, observed[:, some]
 
@@ -101,15 +130,18 @@ class Chunks:
         x, weight, bias = tensors
         linear = Linear(x, weight, bias, needs, self.half)
         scale = self.form.scale(len(x), len(weight))
-        form = self.form if self.pull is None else replace(self.form, pull=self.pull)
-        total = torch.zeros((), dtype=torch.promote_types(linear.dtype, torch.float32), device=x.device)
+        # In float16 the gradient of a mean would underflow, so it is made of the sum and scaled in float32.
+        inside, after = (1.0, scale) if linear.dtype == torch.float16 else (scale, 1.0)
+        form = self.form if self.pull is None else replace(self.form, pull=self.pull * inside)
+        total: Tensor | None = None
         for some, z in self.walk(len(weight)):
             g = linear.logits(some)
-            loss, slope = engine(g).evaluate(g, z, form, scale=1.0, grad=any(needs), out=g if any(needs) else None)
-            total += loss
+            loss, slope = engine(g).evaluate(g, z, form, scale=inside, grad=any(needs), out=g if any(needs) else None)
+            total = loss if total is None else total + loss
             if any(needs):
-                linear.accumulate(some, slope, scale)
-        return total * scale, linear.gradients
+                linear.accumulate(some, slope, after)
+        assert total is not None
+        return total if after == 1 else total * after, linear.gradients
 
 
 class RoleChunks(Chunks):

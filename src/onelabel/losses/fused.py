@@ -13,8 +13,6 @@ and everywhere seconds to start).
 
 from __future__ import annotations
 
-import functools
-import importlib.util
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,7 +22,7 @@ import torch
 from torch import Tensor
 
 from onelabel.contract import Method
-from onelabel.kernels.form import Form
+from onelabel.kernels.form import Form, has_triton
 from onelabel.losses.forms import Mode, form_of
 
 Expression = Callable[[Tensor, Tensor], Tensor]
@@ -55,11 +53,6 @@ def using(mode: Mode) -> Iterator[None]:
 enable(os.environ.get("ONELABEL_FUSED", "auto"))  # type: ignore[arg-type]
 
 
-@functools.cache
-def _has_triton() -> bool:
-    return importlib.util.find_spec("triton") is not None
-
-
 def chosen(logits: Tensor) -> bool:
     """Whether a loss of these logits is to be fused."""
     mode = _mode[0]
@@ -69,9 +62,9 @@ def chosen(logits: Tensor) -> bool:
         if mode == "compile":
             return True
         fits = logits.dtype in HALF_OR_SINGLE
-        if mode == "on" and fits and not _has_triton():
+        if mode == "on" and fits and not has_triton():
             raise RuntimeError("fused losses on CUDA need triton, which cannot be imported; enable('auto')")
-        return fits and _has_triton()
+        return fits and has_triton()
     return logits.device.type == "cpu" and (mode != "auto" or logits.numel() >= CPU_ENTRIES)
 
 
@@ -117,7 +110,7 @@ def mean(form: Form, logits: Tensor, observed: Tensor, expression: Expression) -
 
 def engine(logits: Tensor) -> Any:
     """The module that evaluates forms of such logits."""
-    if logits.device.type == "cuda" and logits.dtype in HALF_OR_SINGLE and _has_triton():
+    if logits.device.type == "cuda" and logits.dtype in HALF_OR_SINGLE and has_triton():
         from onelabel.kernels import tiled
 
         return tiled

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from onelabel.kernels.form import has_triton
+
 
 class Observed(NamedTuple):
     """Entries (row, column, ±1) of a B×L matrix on one device, rows ascending; the rest is unknown.
@@ -28,14 +30,17 @@ class Observed(NamedTuple):
         zero = torch.zeros(self.shape[0], device=self.rows.device)
         return zero.index_add_(0, self.rows, real.float())
 
-    def sliced(self, buffer: Tensor, first: int, last: int) -> tuple[Tensor, Tensor]:
-        """Columns first … last−1 as B×(last−first), written into a `buffer` of zeros with a spare entry, and where."""
-        width = last - first
-        spare = self.shape[0] * width
-        inside = (self.cols >= first) & (self.cols < last)
-        where = torch.where(inside, self.rows * width + self.cols - first, spare)
-        buffer.scatter_(0, where, self.values)
-        return buffer[:spare].view(self.shape[0], width), where
+    def put(self, into: Tensor, first: int, *, clear: bool = False) -> None:
+        """Write the entries of the columns from `first` on that B×width zeros hold, or zeros in their place again."""
+        if into.is_cuda and has_triton():
+            from onelabel.kernels.placing import put
+
+            put(self.rows, self.cols, self.values, into, first, clear=clear)
+            return
+        width = into.shape[1]  # a GPU without triton waits for the host here
+        inside = (self.cols >= first) & (self.cols < first + width)
+        where = (self.rows * width + (self.cols - first)).masked_select(inside)
+        into.view(-1)[where] = 0 if clear else self.values.masked_select(inside)
 
     def with_random_negatives(self) -> Observed:
         """One more entry in each row: a negative drawn from the unknown ones (padding where there is none)."""
