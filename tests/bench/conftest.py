@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -29,3 +31,8 @@ def make_splits(rows: int = 60, seed: int = 0) -> Splits[FeatureDataset]:
 @pytest.fixture
 def splits() -> Splits[FeatureDataset]:
     return make_splits()
+
+
+@pytest.fixture
+def make() -> Callable[..., Splits[FeatureDataset]]:
+    return make_splits

@@ -53,11 +53,22 @@ def cells(rows: Sequence[Row]) -> list[Cell]:
 
 
 def chosen(rows: Sequence[Row]) -> Cell | None:
-    """The setting with the best mean validation mAP among those with the most seeds: what a search takes."""
+    """The setting with the best mean validation mAP: what a search takes.
+
+    Settings are compared on the seeds that at least half of them have, so that a seed which only one of them was run
+    with neither helps nor hinders it; one without all of those seeds is unfinished and cannot win.
+    """
     found = cells(rows)
-    most = max((len(cell.rows) for cell in found), default=0)
-    whole = [cell for cell in found if len(cell.rows) == most]
-    return max(whole, key=lambda cell: cell.mean("validation_map") or -math.inf, default=None)
+    values = [cell.values("validation_map") for cell in found]
+    every = {key for each in values for key in each}
+    common = {key for key in every if 2 * sum(key in each for each in values) >= len(found)}
+    whole = [i for i, each in enumerate(values) if common <= each.keys()] or range(len(found))
+    best, taken = -math.inf, found[0] if found else None
+    for i in whole:
+        mine = [value for key, value in values[i].items() if key in common]
+        if mine and statistics.fmean(mine) > best:
+            best, taken = statistics.fmean(mine), found[i]
+    return taken
 
 
 def paired_p(one: Mapping[Any, float], other: Mapping[Any, float]) -> float | None:

@@ -1,0 +1,115 @@
+"""Recipes hold what the papers print, name real settings, and reach the runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from onelabel import bench, list_methods, method
+from onelabel.bench.protocols import PROTOCOLS, protocol
+from onelabel.bench.recipe import FOLDER, list_recipes, recipe, variants
+from onelabel.training.config import TrainConfig
+from onelabel.training.recipes import settings_from
+
+DATASETS = ("voc2012", "coco2014", "nuswide", "cub")
+OURS = protocol("onelabel")
+#: As printed: EM supplement Table 5, GR Table 6, LASD Table 4, EM supplement C; one value a dataset.
+PRINTED = {
+    ("em-apl", "alpha"): (0.2, 0.1, 0.1, 0.01),
+    ("em-apl", "beta"): (0.02, 0.9, 0.2, 0.4),
+    ("em-apl", "warmup"): (5, 5, 4, 3),
+    ("em-apl", "proportion"): (0.9, 0.9, 0.9, 0.9),
+    ("em-apl", "batch_size"): (8, 16, 16, 8),
+    ("em-apl", "lr"): (1e-5, 1e-5, 1e-5, 1e-4),
+    ("em", "alpha"): (0.2, 0.1, 0.1, 0.01),
+    ("gr", "batch_size"): (8, 16, 16, 8),
+    ("gr", "lr"): (1e-5, 1e-5, 1e-5, 5e-5),
+    ("gr", "epochs"): (8, 8, 10, 10),
+    ("gr", "q2"): (0.01, 0.01, 0.01, 0.01),
+    ("gr", "q3"): (1, 1, 1, 1.5),
+    ("gr", "w"): (2, 10, 10, 10),
+    ("gr", "b"): (-2, -8, -8, -8),
+    ("gr", "mu"): (0.8, 0.8, 0.8, 0.8),
+    ("gr", "sigma"): (0.5, 0.5, 0.5, 0.5),
+    ("lasd", "lam_positive"): (0.1, 0.03, 0.015, 0.005),
+    ("lasd", "tau"): (0.9, 0.9, 0.95, 0.93),
+    ("lasd", "alpha"): (0.7, 0.1, 0.15, 0.03),
+    ("dw", "gamma"): (0.1, 0.1, 0.1, 0.02),
+    ("l1r", "strength"): (1e-6, 1e-7, 1e-7, 1e-9),
+    ("n-ls", "unknown_smoothing"): (0.3, 0.1, 0.1, 0.1),
+    ("entmin", "alpha"): (0.01, 0.9, 0.4, 0.4),
+    ("asl:em", "gamma_negative"): (2, 2, 2, 1),
+    ("asl:em", "margin"): (0.2, 0.2, 0.2, 0),
+    ("role", "expected_positives"): (1.5, 2.9, 1.9, 31.4),
+}
+
+
+@pytest.mark.parametrize(("name", "setting"), PRINTED)
+def test_values_are_the_printed_ones(name: str, setting: str) -> None:
+    for dataset, value in zip(DATASETS, PRINTED[name, setting], strict=True):
+        found = recipe(dataset, name, "finetune", OURS)
+        assert {**found.settings, **found.hyper}[setting] == value, dataset
+
+
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_every_method_has_a_recipe_that_makes_it(dataset: str) -> None:
+    assert set(list_recipes(dataset)) <= set(list_methods())
+    for name in list_recipes(dataset):
+        for each in (name, *(f"{name}:{variant}" for variant in variants(dataset, name))):
+            for mode in ("linear", "finetune", "linearinit"):
+                found = recipe(dataset, each, mode, OURS)
+                method(found.method, **found.hyper)  # every setting exists and lies in its range
+                config = TrainConfig.make({**found.settings, "hyper": found.hyper})
+                assert config.mode == mode
+            known = method(name)._hyper
+            assert set(found.search_hyper) <= set(known) | {"start"}
+
+
+def test_recipe_files_serve_train_too() -> None:
+    path = FOLDER / "voc2012" / "em-apl.toml"
+    fine, linear = settings_from(path), settings_from(path, {"mode": "linear"})
+    assert (fine["lr"], fine["epochs"], fine["hyper"]["warmup"]) == (1e-5, 10, 5)
+    assert (linear["lr"], linear["epochs"], linear["hyper"]["warmup"]) == (1e-3, 25, 12)
+    assert linear["hyper"]["alpha"] == 0.2  # what the mode does not say stays
+    TrainConfig.make(linear)
+    assert "hyper" not in settings_from(path, {"method": "an"})
+
+
+def test_protocols_differ_where_the_papers_do() -> None:
+    assert recipe("voc2012", "em", "finetune", protocol("em")).settings["stop"] == "em"
+    assert recipe("voc2012", "gr", "finetune", protocol("gr")).settings["head_lr_scale"] == 10
+    assert recipe("voc2012", "role", "linear", protocol("role")).settings["drop_last"] is True
+    assert recipe("voc2012", "role", "linearinit", protocol("role")).settings["epochs"] == 5
+    assert recipe("voc2012", "role", "linearinit", OURS).settings["epochs"] == 10
+    for each in PROTOCOLS.values():
+        assert each.name in str(each)
+        assert each.draw in str(each)
+
+
+def test_wrong_names_are_answered() -> None:
+    with pytest.raises(ValueError, match="did you mean 'onelabel'"):
+        protocol("onelable")
+    with pytest.raises(ValueError, match="no variant 'softer'; it has"):
+        recipe("voc2012", "em-apl:softer", "finetune", OURS)
+    with pytest.raises(ValueError, match="expected linear, finetune, linearinit"):
+        recipe("voc2012", "em", "frozen", OURS)
+
+
+def test_unknown_dataset_takes_the_defaults() -> None:
+    assert recipe("mine", "em", "finetune", OURS).hyper == {}
+    assert recipe("mine", "lasd", "linear", OURS).hyper == {"alpha": 0.0}  # or it could be no probe
+    assert recipe("mine", "gr:robust", "finetune", OURS).hyper["b"] == -1000
+
+
+def test_a_wheel_holds_the_recipes() -> None:
+    """What setuptools would pack, by its own rules."""
+    from setuptools import Distribution
+    from setuptools.config.pyprojecttoml import apply_configuration
+
+    root = Path(bench.__file__).parents[3]
+    distribution = apply_configuration(Distribution({"src_root": str(root)}), root / "pyproject.toml")
+    patterns = distribution.package_data["onelabel"]
+    packed = {path for pattern in patterns for path in (root / "src" / "onelabel").glob(pattern)}
+    assert set(FOLDER.rglob("*.toml")) <= packed
+    assert {FOLDER.parent / "published.csv", FOLDER.parent / "anchors.csv"} <= packed

@@ -1,0 +1,188 @@
+"""Tables: the right runs in the right rows, statistics as others compute them, nothing filled in that was not run."""
+
+from __future__ import annotations
+
+import csv
+import io
+import random
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onelabel import bench
+from onelabel.bench import page, render, stats, tables
+from onelabel.bench.published import anchor, published
+from onelabel.bench.results import Found, Row
+
+MAPS = {"an": (85.0, 85.2, 84.9), "em": (87.0, 87.3, 86.9), "gr": (88.0, 88.1, 87.8), "bce": (89.0, 89.1, 89.2)}
+
+
+def some_rows(mode: str = "finetune") -> list[Row]:
+    rows = []
+    for name, values in MAPS.items():
+        for run in bench.make_plan("voc2012", [name], modes=[mode], seeds=[0, 1, 2], search=False):
+            value = values[run.seed]
+            rows.append(run.row(test_map=value, validation_map=value + 1, commit="c" * 40, hardware="H"))
+    return rows
+
+
+def cell_of(sheet: render.Sheet, method: str, column: str, setting: str = "finetune") -> str:
+    (line,) = [row for row in sheet.rows if row[0] == method and row[1] == setting]
+    return line[sheet.columns.index(column)]
+
+
+def test_a_table_has_means_differences_tests_and_the_published_value() -> None:
+    from scipy.stats import ttest_rel
+
+    sheet = tables.build("gr.2", Found(some_rows(), {}))
+    assert cell_of(sheet, "em", "ours") == f"{statistics.mean(MAPS['em']):.2f} ± {statistics.stdev(MAPS['em']):.2f}"
+    assert cell_of(sheet, "em", "Δ AN") == "+2.03"
+    assert cell_of(sheet, "em", "Δ full labels") == "−2.03"
+    assert cell_of(sheet, "em", "published") == "88.67 ± 0.08"
+    raw = sorted(ttest_rel(MAPS[name], MAPS["an"]).pvalue for name in ("em", "gr"))
+    assert {cell_of(sheet, n, "p (Holm)") for n in ("em", "gr")} == {
+        f"{2 * raw[0]:.3f}", f"{max(2 * raw[0], raw[1]):.3f}",
+    }  # fmt: skip
+    assert cell_of(sheet, "splc", "ours") == "not run"
+    assert any("protocol onelabel" in note for note in sheet.notes)
+    assert any("ccccccc" in note for note in sheet.notes)
+
+
+@pytest.mark.parametrize("name", sorted(tables.TABLES))
+@pytest.mark.parametrize("dataset", ["voc2012", "cub", "toy"])
+def test_every_table_builds_from_nothing_and_in_every_form(name: str, dataset: str) -> None:
+    sheet = tables.build(name, Found([], {"half.parquet": "no footer"}), dataset=dataset)
+    for form in render.FORMS:
+        text = render.as_text(sheet, form)
+        assert sheet.columns[0] in text
+    for row in sheet.rows:
+        assert len(row) == len(sheet.columns)
+    read = list(csv.reader(io.StringIO(render.as_text(sheet, "csv"))))
+    assert [tuple(line) for line in read[1:]] == list(sheet.rows)
+
+
+def test_a_table_says_what_failed_and_what_cannot_be_read() -> None:
+    (run,) = bench.make_plan("voc2012", ["splc"], modes=["finetune"], seeds=[0])
+    rows = [*some_rows(), run.row(status="failed", error="OutOfMemoryError: too big")]
+    sheet = tables.build("gr.2", Found(rows, {"half.parquet": "no footer"}))
+    assert cell_of(sheet, "splc", "ours") == "failed: OutOfMemoryError: too big"
+    assert any("half.parquet" in note for note in sheet.notes)
+
+
+def test_the_cell_is_chosen_on_validation_and_never_on_test() -> None:
+    rows = []
+    for run in bench.make_plan("voc2012", ["an"], modes=["linear"], seeds=[0, 1]):
+        good = run.settings["lr"] == 1e-4 and run.settings["batch_size"] == 8
+        rows.append(run.row(validation_map=90.0 if good else 80.0, test_map=70.0 if good else 99.0))
+    cell = tables.pick(rows, "voc2012", "an", "linear")
+    assert cell is not None
+    assert cell.mean("test_map") == 70.0
+    # a setting that only one seed was run with does not win by luck
+    lucky = bench.make_plan("voc2012", ["an"], modes=["linear"], seeds=[2], search=False)[0]
+    again = tables.pick([*rows, lucky.row(validation_map=99.0, test_map=1.0)], "voc2012", "an", "linear")
+    assert again is not None
+    assert again.mean("test_map") == 70.0
+
+
+def test_sweeps_other_draws_and_protocols_stay_out_of_tables() -> None:
+    other = [
+        *bench.sweep("em.alpha", "voc2012", mode="finetune", seeds=[0, 1, 2]),
+        *bench.make_plan("voc2012", ["em"], modes=["finetune"], draws=["biased:1"], seeds=[0, 1, 2]),
+        *bench.make_plan("voc2012", ["em"], modes=["finetune"], protocol_name="em", seeds=[0, 1, 2]),
+        *bench.make_plan("voc2012", ["em"], modes=["finetune"], fractions=[0.5], seeds=[0, 1, 2]),
+    ]
+    rows = [p.row(test_map=10.0, validation_map=99.0) for p in other if p.hyper["alpha"] != 0.2 or p.plan == "table"]
+    cell = tables.pick([*rows, *some_rows()], "voc2012", "em", "finetune")
+    assert cell is not None
+    assert sorted(cell.values("test_map").values()) == sorted(MAPS["em"])
+
+
+def test_holm_against_its_definition() -> None:
+    rng = random.Random(0)
+    for _ in range(200):
+        p = [rng.random() ** 3 for _ in range(rng.randint(1, 8))]
+        order = sorted(range(len(p)), key=lambda i: p[i])
+        want = [0.0] * len(p)
+        for rank, i in enumerate(order):
+            want[i] = max(min(1.0, (len(p) - j) * p[order[j]]) for j in range(rank + 1))
+        assert stats.holm([*p, None]) == pytest.approx([*want, None])
+    assert stats.holm([]) == []
+
+
+def test_paired_p_needs_common_seeds() -> None:
+    assert stats.paired_p({0: 1.0}, {0: 2.0}) is None
+    assert stats.paired_p({0: 1.0, 1: 2.0}, {2: 1.0, 3: 2.0}) is None
+    assert stats.paired_p({0: 1.0, 1: 2.0}, {0: 2.0, 1: 3.0}) is None  # no spread: no test
+    assert stats.paired_p({0: 1.0, 1: 2.0, 2: 3.5}, {0: 2.0, 1: 3.3, 2: 4.0, 9: 0.0}) == pytest.approx(0.0579, abs=1e-3)
+
+
+def test_orderings() -> None:
+    theirs = {"a": 90.0, "b": 89.0, "c": 88.9, "d": 80.0}
+    agreed = stats.orderings({"a": 5.0, "b": 6.0, "d": 1.0}, theirs)
+    assert (agreed.pairs, agreed.agree) == (3, 2)
+    assert agreed.against == (("a", "b", 1.0, -1.0),)
+    assert stats.orderings({"b": 1.0, "c": 2.0}, theirs).pairs == 0  # a tenth of a point is no order
+
+
+def test_published_numbers_are_read_as_printed() -> None:
+    found = {n.name: n for n in published("em", "1", "voc2012")}
+    assert str(found["asl:em"]) == "87.76 ± 0.51"
+    assert str(found["em-apl"]) == "89.19 ± 0.31"
+    assert {n.setting for n in published("gr", "2", "voc2012") if n.method == "role"} == {"linearinit"}
+    hill = [n for n in published("gr", "2", "cub") if n.method == "hill"]
+    assert str(hill[0]) == "–"
+    mark = anchor("voc2012", "finetune", "gr")
+    assert mark is not None
+    assert mark.plain == 87.35
+    assert anchor("cub", "finetune", "gr") is None
+
+
+@pytest.mark.shared
+def test_published_csv_is_the_shared_one(shared_data: Path) -> None:
+    ours = Path(bench.__file__).with_name("published.csv").read_text()
+    assert ours.splitlines() == (shared_data.parent / "published.csv").read_text().splitlines()
+
+
+def test_latex_escapes_what_latex_reads() -> None:
+    sheet = render.Sheet("50% & more_", ("a_b",), (("x^2 #{1} ± 0.1",),))
+    text = render.as_text(sheet, "latex")
+    assert r"50\% \& more\_" in text
+    assert r"x\textasciicircum 2 \#\{1\} $\pm$ 0.1" in text
+
+
+def test_label_facts_are_those_of_role_tables() -> None:
+    import numpy as np
+
+    from onelabel.bench.other_tables import label_facts
+
+    true = np.zeros((40, 3), np.uint8)
+    true[:, 0] = 1
+    true[:10, 1] = 1
+    facts = label_facts(true)
+    assert (facts["classes"], facts["most"], facts["fewest"], facts["mean"]) == (3, 2, 1, 1.25)
+    assert facts["k"]["5"] == [1.0, 1.6]
+
+
+def test_the_page_is_made_of_the_rows_and_says_what_is_missing() -> None:
+    rows: list[Any] = [*some_rows(), *some_rows("linear")]
+    rows += [p.row(test_map=80 + 10 * p.hyper["alpha"]) for p in bench.sweep("em.alpha", "voc2012", seeds=[0])]
+    text = page.page(tables.Results(rows, {"half.parquet": "no footer"}))
+    assert "| gr | 1e-05, 8 | 87.97 ± 0.15 | 3 |" in text
+    assert "| em | 80.10 | 80.20 | 81.00 |" in text
+    assert "lasd.tau** (LASD 1b" in text
+    assert "half.parquet" in text
+    assert "finetune, not run: bce-ls" in text
+    assert page.page(tables.Results(rows, {"half.parquet": "no footer"})) == text
+
+
+def test_old_results_are_imported_under_the_identity_of_new_ones() -> None:
+    from onelabel.bench.importing import voc_finetune_rows
+
+    old = Path(bench.__file__).parents[3] / "docs" / "results" / "voc-finetune-h200.json"
+    rows = voc_finetune_rows(old, commit="4f21648", hardware="NVIDIA H200", versions={})
+    (gr,) = bench.make_plan("voc2012", ["gr"], modes=["finetune"], seeds=[2])
+    (row,) = [r for r in rows if r.run_id == gr.run_id]
+    assert round(row.test_map or 0, 2) == 87.81
+    assert row.plan == "imported"
