@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import fuzz_benchmarks  # noqa: F401 - they enter themselves
+import fuzz_outer  # noqa: F401
 import fuzz_runs  # noqa: F401
 import pytest
 from fuzz_damage import damaged, lying

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from onelabel.system import say
+from onelabel.system import atomic_write, say
 
 from .archives import extract
 from .download import download
@@ -132,7 +132,7 @@ def download_benchmark(name: str, root: str | Path, *, keep: bool = False) -> Pa
             continue
         file = download(archive.url, folder / archive.file, md5=archive.md5)
         extract(file, folder)
-        mark.write_text(archive.md5)
+        atomic_write(mark, archive.md5)
         if not keep:
             file.unlink()
     return folder

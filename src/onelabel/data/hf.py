@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from onelabel.system import need
+from onelabel.system import need, reading
 
 from .base import Draw, Splits
 from .images import MAX_PIXELS, ImageError, Raw
@@ -111,7 +111,8 @@ def _open(datasets: Any, path: Any) -> Any:
         raise TypeError(f"dataset: {type(path).__name__}, expected a name, a path or a datasets.Dataset")
     folder = Path(path).expanduser()
     if any((folder / name).exists() for name in ("dataset_info.json", "dataset_dict.json", "state.json")):
-        return datasets.load_from_disk(str(folder))
+        with reading(folder, "a dataset that save_to_disk wrote", kind=DataError):
+            return datasets.load_from_disk(str(folder))
     return datasets.load_dataset(str(path))
 
 
@@ -141,4 +142,8 @@ def _words(value: Any, names: list[str] | None) -> list[str]:
     if names is None:
         return [str(item) for item in items if item is not None]
     # ClassLabel marks an unknown class by −1.
-    return [names[item] if isinstance(item, int) else str(item) for item in items if item is not None and item != -1]
+    found = [item for item in items if item is not None and item != -1]
+    wrong = [item for item in found if isinstance(item, int) and not 0 <= item < len(names)]
+    if wrong:
+        raise DataError(f"hf: label {wrong[0]}, expected 0 to {len(names) - 1}, or -1 for unknown")
+    return [names[item] if isinstance(item, int) else str(item) for item in found]

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onelabel.system import reading
+
 MAX_PIXELS = 89_478_485
 
 
@@ -34,14 +36,15 @@ class OnnxPredictor:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         chosen = list(providers) if providers is not None else onnxruntime.get_available_providers()
-        self.session = onnxruntime.InferenceSession(os.fspath(path), options, providers=chosen)
-        about = self.session.get_modelmeta().custom_metadata_map.get("onelabel")
-        if about is None:
-            raise ValueError(f"{path}: not exported by onelabel (no 'onelabel' in its metadata)")
-        found = json.loads(about)
-        self.class_names: tuple[str, ...] = tuple(found["class_names"])
-        self.size: int | None = found["size"]  #: pixels of a side; None where the inputs are features
-        self.input = self.session.get_inputs()[0].name
+        with reading(path, "a model exported by onelabel"):
+            self.session = onnxruntime.InferenceSession(os.fspath(path), options, providers=chosen)
+            about = self.session.get_modelmeta().custom_metadata_map.get("onelabel")
+            if about is None:
+                raise ValueError("no 'onelabel' in its metadata")
+            found = json.loads(about)
+            self.class_names: tuple[str, ...] = tuple(found["class_names"])
+            self.size: int | None = found["size"]  #: pixels of a side; None where the inputs are features
+            self.input = self.session.get_inputs()[0].name
 
     def __call__(self, inputs: Any, *, batch_size: int = 32) -> NDArray[np.float32]:
         """N×L probabilities of pictures (paths or arrays), or of features N×D."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from onelabel.data import Splits
 from onelabel.labels import Labels
+from onelabel.system import reading
 
 
 def relabelled(splits: Splits[Any], path: str | Path) -> Splits[Any]:
@@ -38,6 +39,8 @@ def _whole(path: Path) -> Labels | None:
     if path.suffix == ".parquet" and path.is_file():
         import pyarrow.parquet as parquet
 
-        if "class_index" not in parquet.read_schema(path).names:
+        with reading(path, "labels or answers"):
+            columns = parquet.read_schema(path).names
+        if "class_index" not in columns:
             return Labels.load(path)
     return None
