@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import subprocess
 import sys
 
@@ -330,3 +331,25 @@ def test_a_name_is_registered_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Mine().name == "my-other"  # the first name it was given
     with pytest.raises(ValueError, match="method 'mine' is registered twice"):
         contract.register("mine", **entry)(Mine)
+
+
+def test_a_call_in_another_precision_leaves_the_buffers_where_they_are() -> None:
+    """A captured graph reads the float32 ones: a float64 call must not put others in their place for good."""
+    criterion = onelabel.method("gr")
+    logits, observed = torch.randn(2, 3), torch.zeros(2, 3)
+    criterion.begin_epoch(0, 3)
+    criterion(logits, observed)
+    before = criterion.w_now
+    exact = criterion(logits.double(), observed)
+    assert criterion.w_now.dtype == torch.float64
+    criterion.begin_epoch(2, 3)  # in float64 still
+    assert before.item() == pytest.approx(2.0)
+    last = criterion(logits, observed)
+    assert criterion.w_now is before
+    assert not torch.allclose(last.double(), exact)
+    again = copy.deepcopy(criterion)
+    again.begin_epoch(0, 3)
+    assert before.item() == pytest.approx(2.0)
+    assert again(logits, observed).item() == pytest.approx(exact.item(), rel=1e-5)
+    assert criterion.to("cpu").w_now is before
+    assert criterion.half()(logits.double(), observed).item() == pytest.approx(last.item(), rel=1e-5)

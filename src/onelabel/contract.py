@@ -127,6 +127,7 @@ class Method(nn.Module):
             raise ValueError(f"a stack needs at least one model, got {lengths}")
         self._columns: dict[str, list[float]] = {}
         self._precision: torch.dtype | None = None
+        self._held: dict[torch.dtype, dict[str, Tensor]] = {}
         ranges = type(self).hyperparameters()
         for name, value in hyper.items():
             if (seq := _numbers(value)) is not None:
@@ -143,27 +144,42 @@ class Method(nn.Module):
             setattr(self, name, value)
 
     def _column(self, name: str, numbers: list[float]) -> None:
-        """Hold numbers, one per model, as a buffer that broadcasts over logits; the numbers themselves stay exact."""
+        """Hold numbers, one per model, as a buffer that broadcasts over logits; the numbers themselves stay exact.
+
+        New numbers go into the tensors there are, in every precision, for a captured graph reads one of them.
+        """
         self._columns[name] = numbers
         self._precision = self._precision or torch.float32
+        self._held.setdefault(self._precision, {})
         shape = (1, 1) if self.stack is None else (-1, 1, 1)
-        old = getattr(self, name, None)
-        column = torch.tensor(numbers, dtype=self._precision, device=getattr(old, "device", None)).reshape(shape)
-        if old is None or old.dtype != column.dtype:
-            self.register_buffer(name, column, persistent=False)
-        else:
-            old.copy_(column)
+        device = getattr(getattr(self, name, None), "device", None)
+        for dtype, held in self._held.items():
+            column = torch.tensor(numbers, dtype=dtype, device=device).reshape(shape)
+            if name in held:
+                held[name].copy_(column)
+            else:
+                held[name] = column
+        self.register_buffer(name, self._held[self._precision][name], persistent=False)
 
     def _match(self, dtype: torch.dtype) -> None:
-        """Hold them in the logits' precision: a float32 0.1 would spoil float64, a float64 one slow float32 down."""
-        if self._precision not in (None, dtype):
-            self._precision = dtype
-            for name, numbers in self._columns.items():
+        """Use those in the logits' precision: a float32 0.1 would spoil float64, a float64 one slow float32 down."""
+        if self._precision in (None, dtype):
+            return
+        self._precision = dtype
+        for name, numbers in self._columns.items():
+            if name in self._held.get(dtype, {}):
+                self._buffers[name] = self._held[dtype][name]
+            else:
                 self._column(name, numbers)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Method:
         super()._apply(fn, recurse)
-        for name, numbers in self._columns.items():  # which half() and double() would round
+        for dtype, held in self._held.items():  # half() and double() would round them
+            for name, column in held.items():
+                own = self._buffers[name] if dtype == self._precision else None
+                moved = fn(column) if own is None else own
+                held[name] = moved if moved.dtype == dtype else column.to(moved.device)
+        for name, numbers in self._columns.items():
             self._column(name, numbers)
         return self
 
