@@ -59,8 +59,8 @@ def run_demo(
     for line in _table("test mAP", found):
         echo(line)
 
-    echo("5/6  the labels that are missing, each with a calibrated probability")
-    recovered = steps.recover_labels(folder, scenes, probes, seed, device)
+    echo("5/6  the missing labels, with calibrated probabilities: two networks, each scores the half it never saw")
+    recovered = steps.recover_labels(folder, settings, scenes, probes, weights, seed, device)
     for line in recovered.text():
         echo(line)
 

@@ -79,12 +79,11 @@ def make_backbone(folder: Path, settings: DemoSettings, seed: int, device: str |
 
 @dataclass(frozen=True)
 class Probes:
-    """The leaderboard, the choice, and the training rows' features."""
+    """The leaderboard and the choice."""
 
     choice: Choice
     mAP: dict[str, float]  #: test mAP in percent of each method's best probe by validation, and of full labels
     leaderboard: Path
-    features: Any
 
 
 def compare_probes(
@@ -118,7 +117,7 @@ def compare_probes(
     for row in rows:  # the best by validation of each method comes first
         best.setdefault(row["method"], 100 * row["test_mAP"])
     write_rows(rows, folder / "leaderboard.csv")
-    return Probes(choice, best, folder / "leaderboard.csv", train_.X)
+    return Probes(choice, best, folder / "leaderboard.csv")
 
 
 def train_networks(
@@ -167,16 +166,23 @@ class RecoveredLabels:
         ]
 
 
-def recover_labels(folder: Path, scenes: Scenes, probes: Probes, seed: int, device: str | None) -> RecoveredLabels:
-    """Cross-fitted probes on features that have seen no label of these scenes; compared with the hidden truth."""
+def recover_labels(
+    folder: Path, settings: DemoSettings, scenes: Scenes, probes: Probes, weights: str, seed: int, device: str | None
+) -> RecoveredLabels:
+    """Recover from networks of the chosen method that did not see what they score; compare with the hidden truth."""
     from onelabel.metrics import calibration_error
     from onelabel.recovery import recover
+    from onelabel.recovery.networks import held_out_scores
 
-    part = scenes.splits.train
+    part, spec = scenes.splits.train, probes.choice.spec
     labels = Labels(part.observed.indptr, part.observed.indices, part.observed.values, 10, list(part.class_names))
+    scores = held_out_scores(
+        scenes.splits, folds=2, seed=seed, out=folder / "folds", method=spec.method, hyper=dict(spec.hyper),
+        weights=weights, device=device or "auto", **settings.training,
+    )  # fmt: skip
     done = recover(
-        probes.features, labels, folder / "recovered.parquet", method="em", examples=scenes.examples,
-        root="pictures", seed=seed, device=device, floor=0.01,
+        None, labels, folder / "recovered.parquet", scores=scores, examples=scenes.examples, root="pictures",
+        seed=seed, floor=0.01,
     )  # fmt: skip
     true, observed = part.true.astype(bool), labels.to_dense() > 0
     added = (done.labels().to_dense() > 0) & ~observed
