@@ -61,10 +61,10 @@ def work(
     seconds: float | None = None,
     retry: bool = False,
     told: Any = None,
-    **loader: Any,
+    loader: Mapping[str, Any] | None = None,
 ) -> Tally:
     """Load the data and make the missing runs: linear ones on features as probes, the others on the pictures."""
-    splits = datasets.load(source, root=root, **loader)
+    splits = datasets.load(source, root=root, **(loader or {}))
     linear, other = [p for p in plan if p.mode == "linear"], [p for p in plan if p.mode != "linear"]
     pictures = not isinstance(splits.train, FeatureDataset)
     if other and not pictures:

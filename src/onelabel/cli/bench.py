@@ -102,7 +102,7 @@ def run(
         loader.setdefault("size", size)
     done = command.work(
         dataset, plan, out=out, root=root, backbone=backbone or "resnet50", weights=weights, size=size, device=device,
-        seconds=seconds, retry=retry, told=lambda row: typer.echo(command.line(row)), **loader,
+        seconds=seconds, retry=retry, told=lambda row: typer.echo(command.line(row)), loader=loader,
     )  # fmt: skip
     typer.echo(str(done))
 
