@@ -1,7 +1,9 @@
 """Audit estimators in simulation: bias, and how often 95% intervals hold the truth, over repeated draws of the plan.
 
-python benchmarks/audit.py --voc ../shared/data/voc2012 --repeats 1000 --rows 200
-python benchmarks/audit.py --repeats 1000          (synthetic labels)
+    python benchmarks/audit.py                       # VOC, digits-scenes, 100 long-tailed classes; 50 to 800 rows
+    python benchmarks/audit.py --cases longtail --rows 200 --repeats 1000 --out /tmp
+
+The intervals of an earlier commit: `git archive COMMIT src | tar -x -C DIR`, then `PYTHONPATH=DIR/src python …`.
 """
 
 from __future__ import annotations
@@ -14,103 +16,118 @@ from typing import Any
 
 import numpy as np
 import torch
+from _recovery_cases import CASES
 
 from onelabel.labels import Labels, drop_labels
-from onelabel.recovery import estimate_audit, plan_audit, recover
-from onelabel.recovery.folds import crossfit
+from onelabel.probes import ProbeSpec
+from onelabel.recovery import audit as planning
+from onelabel.recovery import crossfit, estimate_audit, plan_audit, recover
+
+NAMES = ("count", "precision", "recall", "f1", "added_precision", "missing_rate")
+#: Classes by the share of rows that have them.
+BINS = ((0.0, 0.003), (0.003, 0.01), (0.01, 0.05), (0.05, 1.0))
 
 
-def synthetic(rows: int = 5000, classes: int = 12, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """True labels, and scores that know them imperfectly."""
-    rng = np.random.default_rng(seed)
-    z = rng.standard_normal((rows, classes)) * 2 - np.linspace(1.5, 4.5, classes)
-    y = rng.random((rows, classes)) < 1 / (1 + np.exp(-z))
-    y[np.arange(rows), rng.integers(classes, size=rows)] |= ~y.any(1)
-    return y.astype(np.uint8), (z + 0.7 * rng.standard_normal(z.shape)).astype(np.float32)
+def truths(file: Any, Y: np.ndarray, Z: np.ndarray) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+    """What the audit estimates, known here: overall, and by class."""
+    done, y, seen = file.labels().to_dense() > 0, Y > 0, Z > 0
+    added = done & ~seen
 
+    def of(total: Any) -> dict[str, Any]:
+        hit = total(y & done)
+        with np.errstate(invalid="ignore"):
+            return {
+                "count": total(y) * 1.0,
+                "precision": hit / total(done),
+                "recall": hit / total(y),
+                "f1": 2 * hit / (total(done) + total(y)),
+                "added_precision": total(y & added) / total(added),
+                "missing_rate": total(y & ~seen) / total(y),
+            }
 
-def truths(file: Any, Y: np.ndarray, Z: np.ndarray) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
-    """What the audit estimates, known here."""
-    done = file.labels().to_dense() > 0
-    added = done & (Z == 0)
-
-    def of(i: Any) -> dict[str, float]:
-        y, d, a, z = Y[:, i] > 0, done[:, i], added[:, i], Z[:, i] > 0
-        hit = float((y & d).sum())
-        return {
-            "count": float(y.sum()),
-            "precision": hit / max(d.sum(), 1),
-            "recall": hit / max(y.sum(), 1),
-            "f1": 2 * hit / max(d.sum() + y.sum(), 1),
-            "added_precision": float((y & a).sum()) / a.sum() if a.any() else float("nan"),
-            "missing_rate": float((y & ~z).sum()) / max(y.sum(), 1),
-        }
-
-    everything = of(slice(None))
-    return everything | {"k": float(Y.sum(1).mean())}, {n: of([i]) for i, n in enumerate(file.class_names)}
+    overall = {name: float(v) for name, v in of(np.sum).items()}
+    return overall | {"k": float(Y.sum(1).mean())}, of(lambda m: m.sum(0))
 
 
 def simulate(file: Any, Y: np.ndarray, Z: np.ndarray, rows: int, repeats: int, intervals: Any) -> dict[str, Any]:
-    """Bias in standard errors, coverage, and mean width over draws of the plan."""
+    """Bias, coverage and mean width over draws of the plan."""
     overall, classes = truths(file, Y, Z)
-    values: dict[str, list[float]] = {name: [] for name in overall}
-    inside: dict[str, list[bool]] = {name: [] for name in overall}
-    width: dict[str, list[float]] = {name: [] for name in overall}
-    by_class: dict[str, list[bool]] = {}
+    whole = {name: np.zeros((repeats, 3)) for name in overall}
+    each = {name: np.zeros((repeats, Y.shape[1], 3)) for name in NAMES}
     for seed in range(repeats):
         plan = plan_audit(file, rows=rows, seed=seed)
         answers = np.where(Y[plan.rows] > 0, 1, -1).astype(np.int8)
         found = estimate_audit(file, plan, answers, intervals=intervals, repeats=500)
-        for name, true in overall.items():
+        for name in overall:
             e = found.overall[name]
-            values[name].append(e.value)
-            inside[name].append(e.low <= true <= e.high)
-            width[name].append(e.high - e.low)
-        for cls, numbers in classes.items():
-            e, true = found.classes[cls]["count"], numbers["count"]
-            by_class.setdefault(cls, []).append(e.low <= true <= e.high)
+            whole[name][seed] = e.value, e.low, e.high
+        for name in NAMES:
+            each[name][seed] = [[getattr(e[name], k) for k in ("value", "low", "high")] for e in found.classes.values()]
     report: dict[str, Any] = {"rows": rows, "repeats": repeats, "intervals": intervals, "strata": len(plan.sizes)}
+    report["overall"] = {}
     for name, true in overall.items():
-        v = np.array(values[name])
+        v, low, high = whole[name].T
         error = v.std(ddof=1) / np.sqrt(repeats)
-        report[name] = {
-            "true": round(true, 4),
-            "mean": round(float(v.mean()), 4),
-            "bias_in_standard_errors": round(float((v.mean() - true) / max(error, 1e-12)), 2),
-            "relative_bias": round(float(v.mean() / true - 1), 5),
-            "coverage": round(float(np.mean(inside[name])), 4),
-            "width": round(float(np.mean(width[name])), 4),
+        report["overall"][name] = {
+            "true": true,
+            "mean": v.mean(),
+            "standard_error": error,
+            "bias_in_standard_errors": (v.mean() - true) / max(error, 1e-12),
+            "coverage": np.mean((low <= true) & (true <= high)),
+            "width": np.mean(high - low),
         }
-    each = [float(np.mean(x)) for x in by_class.values()]
-    report["class_count_coverage"] = {"mean": round(float(np.mean(each)), 4), "min": min(each), "max": max(each)}
+    v = each["count"][:, :, 0]
+    error = v.std(0, ddof=1) / np.sqrt(repeats)
+    z = (v.mean(0) - classes["count"])[error > 0] / error[error > 0]
+    report["class_counts_bias"] = {"rms_in_standard_errors": np.sqrt(np.mean(z**2)), "largest": np.abs(z).max()}
+    share, report["classes"] = Y.mean(0), {}
+    for name in NAMES:
+        low, high = each[name][:, :, 1], each[name][:, :, 2]
+        inside = (low - 1e-9 <= classes[name]) & (classes[name] <= high + 1e-9)
+        width = (high - low) / (np.maximum(classes["count"], 1) if name == "count" else 1)
+        report["classes"][name] = {}
+        for start, stop in BINS:
+            mine = (share >= start) & (share < stop) & np.isfinite(classes[name])
+            if mine.any():
+                report["classes"][name][f"{start:g}-{stop:g}"] = {
+                    "classes": int(mine.sum()),
+                    "coverage": inside[:, mine].mean(),
+                    "lowest": inside[:, mine].mean(0).min(),
+                    "width": np.nanmean(width[:, mine]),
+                }
     return report
+
+
+def rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: rounded(v) for k, v in value.items()}
+    return round(float(value), 5) if isinstance(value, float) else value
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--voc", type=Path)
-    parser.add_argument("--rows", type=int, nargs="+", default=[200])
-    parser.add_argument("--repeats", type=int, default=1000)
+    parser.add_argument("--cases", nargs="+", choices=sorted(CASES), default=["voc", "digits", "longtail"])
+    parser.add_argument("--rows", type=int, nargs="+", default=[50, 100, 200, 400, 800])
+    parser.add_argument("--repeats", type=int, default=400)
     parser.add_argument("--intervals", choices=["linear", "bootstrap"], default="linear")
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     given = parser.parse_args()
     torch.set_num_threads(1)
-    if given.voc:
-        data = np.load(given.voc / "labels.npz", allow_pickle=False)
-        packed = np.load(given.voc / "features-resnet50-448.npz", allow_pickle=False)
-        X = ((packed["train"].astype(np.float32) / 255) ** 2 * packed["peak"]).astype(np.float32)
-        Y, Z = data["train_true"], data["train_observed_uniform1200"]
-        scores: Any = crossfit(X, Labels.from_matrix(Z), progress=False)
-    else:
-        Y, scores = synthetic()
-        Z = drop_labels(Y, seed=0).to_dense()
-    results = []
-    with tempfile.TemporaryDirectory() as temporary:
-        target = Path(temporary) / "recovered.parquet"
-        file = recover(None, Labels.from_matrix(Z), target, scores=scores, show=False).file
-        for rows in given.rows:
-            results.append(simulate(file, Y, Z, rows, given.repeats, given.intervals))
-            print(json.dumps(results[-1], indent=1), flush=True)
+    read_profile = planning._profile
     given.out.mkdir(parents=True, exist_ok=True)
-    name = f"recovery-audit-{'voc' if given.voc else 'synthetic'}-{given.intervals}.json"
-    (given.out / name).write_text(json.dumps(results, indent=1) + "\n")
+    for case in given.cases:
+        X, Y = CASES[case]()
+        labels = drop_labels(Y, seed=0)
+        scores = crossfit(X, labels, spec=ProbeSpec("em", lr=1e-3, batch_size=128, epochs=12), progress=False)
+        results = []
+        with tempfile.TemporaryDirectory() as temporary:
+            named = Labels.from_matrix(labels.to_dense())
+            file = recover(None, named, Path(temporary) / "recovered.parquet", scores=scores, show=False).file
+            profile = read_profile(file)
+            planning._profile = lambda _, known=profile: known  # read once: it is the same in every draw
+            for rows in given.rows:
+                results.append(rounded(simulate(file, Y, labels.to_dense(), rows, given.repeats, given.intervals)))
+                short = {n: [b["coverage"] for b in results[-1]["classes"][n].values()] for n in NAMES}
+                print(case, rows, json.dumps(short), results[-1]["class_counts_bias"], flush=True)
+        name = f"recovery-audit-{case}{'' if given.intervals == 'linear' else '-bootstrap'}.json"
+        (given.out / name).write_text(json.dumps(results, indent=1) + "\n")

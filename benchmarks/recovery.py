@@ -1,7 +1,7 @@
 """Recovery measured: VOC 2012 beside ROLE's Table 2, coverage over label draws, a million rows of a thousand classes.
 
 python benchmarks/recovery.py --voc ../shared/data/voc2012 --table
-python benchmarks/recovery.py --voc ../shared/data/voc2012 --coverage 20
+python benchmarks/recovery.py --coverage 20 --cases voc digits latent sklearn ink
 python benchmarks/recovery.py --scale 1000000 1000 --dim 64
 """
 
@@ -17,13 +17,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from _recovery_cases import CASES, VOC, draws_of, held_out_scores
 
-from onelabel.labels import Labels, drop_labels
+from onelabel.labels import Labels
 from onelabel.metrics import calibration_error, label_recovery_ap
 from onelabel.probes import ProbeSpec, fit_probes
 from onelabel.recovery import completion, recover
 from onelabel.recovery.completion import AuditRows
-from onelabel.recovery.folds import ArrayScores, assign_folds, crossfit
+from onelabel.recovery.folds import ArrayScores, crossfit
 
 PUBLISHED = {"an": 85.8, "an-ls": 86.9, "role": 90.3}
 METHODS = ("an", "an-ls", "role", "em", "gr", "auto")
@@ -98,52 +99,41 @@ def remembered(function: Any) -> Any:
     return call
 
 
-def coverage(folder: Path, seeds: int, out: Path, keep: Path | None, *, audited: int = 200) -> None:
+def coverage(case: str, seeds: int, out: Path, keep: Path | None, *, audited: int = 200) -> None:
     """Intervals against the truth over label draws: uniform and by class frequency, alone and with an audit.
 
-    Scores are kept in, and taken from, the file `keep` where one is given.
+    Scores are kept in, and taken from, the folder `keep` where one is given.
     """
-    epochs, batch = 12, 128
-    X, Y, _, _ = load(folder)
-    draws = {f"uniform{s}": drop_labels(Y, seed=s) for s in range(seeds)}
-    draws |= {f"frequency{s}": drop_labels(Y, scheme="frequency", seed=s) for s in range(seeds)}
-    specs = [ProbeSpec("em", lr=1e-3, batch_size=batch, epochs=epochs, labels=name) for name in draws]
-    fold = assign_folds(Labels.from_matrix(np.zeros_like(Y, np.int8)), 5)
-    scores = {name: np.zeros(Y.shape, np.float32) for name in draws}
-    if keep is not None and keep.is_file():
-        scores = dict(np.load(keep, allow_pickle=False))
-    for f in range(5) if keep is None or not keep.is_file() else ():
-        rows, held = np.flatnonzero(fold != f), np.flatnonzero(fold == f)
-        parts = {name: each.take(rows) for name, each in draws.items()}
-        found = fit_probes(X[rows], parts, specs, progress=False)
-        for i, name in enumerate(draws):
-            scores[name][held] = found.scores(X[held], i).numpy()
-        print(f"fold {f}: {found.seconds:.0f} s", flush=True)
-    if keep is not None and not keep.is_file():
-        np.savez(keep, **scores)
+    X, Y = CASES[case]()
+    draws = draws_of(Y, seeds)
+    specs = {name: ProbeSpec("em", lr=1e-3, batch_size=128, epochs=12, labels=name) for name in draws}
+    scores = held_out_scores(X, draws, specs, keep=None if keep is None else keep / f"{case}-em{seeds}.npz")
     lines: list[dict[str, Any]] = []
     # the audit comes after the calibration: what a draw's two recoveries share is computed once
-    for function in ("draw_sample", "fit_calibration", "measure"):
-        setattr(completion, function, remembered(getattr(completion, function)))
+    shared = {name: getattr(completion, name) for name in ("draw_sample", "fit_calibration", "measure")}
+    for name, function in shared.items():
+        setattr(completion, name, remembered(function))
     for name, labels in draws.items():
         scored = ArrayScores(scores[name])
         Z, rng = labels.to_dense(), np.random.default_rng(7 + len(lines))
         chosen = np.sort(rng.choice(len(Y), audited, replace=False))
         answers = AuditRows(chosen, np.where(Y[chosen] > 0, 1, -1).astype(np.int8), np.full(audited, audited / len(Y)))
-        for kind, audit in (("none", None), (f"{audited} rows", answers)):
+        ways: dict[str, dict[str, Any]] = {"none": {}, "preference 4": {"preference": 4.0}}
+        for kind, how in (ways | {f"{audited} rows": {"audit": answers}}).items():
             with tempfile.TemporaryDirectory() as temporary:
-                done = recover(
-                    None, labels, Path(temporary) / "recovered.parquet", scores=scored, audit=audit, show=False
-                )
-                line = {"draw": name.rstrip("0123456789"), "name": name, "audit": kind}
+                target = Path(temporary) / "recovered.parquet"
+                done = recover(None, labels, target, scores=scored, show=False, **how)
+                line = {"case": case, "draw": name.rstrip("0123456789"), "name": name, "audit": kind}
                 lines.append(line | quality(done, done.scores, Y, Z))
-        print(json.dumps(lines[-2]), flush=True)
-    write(out / "recovery-coverage.json", lines)
+    for name, function in shared.items():
+        setattr(completion, name, function)
+    write(out / f"recovery-coverage-{case}.json", lines)
     for draw in ("uniform", "frequency"):
-        for kind in ("none", f"{audited} rows"):
+        for kind in ("none", "preference 4", f"{audited} rows"):
             mine = [line for line in lines if line["draw"] == draw and line["audit"] == kind]
             numbers = [key for key in mine[0] if isinstance(mine[0][key], float)]
-            print(draw, kind, {key: round(float(np.mean([m[key] for m in mine])), 4) for key in numbers}, flush=True)
+            means = {key: round(float(np.mean([m[key] for m in mine])), 4) for key in numbers}
+            print(case, draw, kind, json.dumps(means), flush=True)
 
 
 def scale(rows: int, classes: int, dim: int, epochs: int, out: Path) -> None:
@@ -187,10 +177,11 @@ def write(path: Path, value: Any) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--voc", type=Path, default=Path("../shared/data/voc2012"))
+    parser.add_argument("--voc", type=Path, default=VOC)
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--coverage", type=int, metavar="SEEDS")
-    parser.add_argument("--keep", type=Path, help="an .npz of the coverage's scores")
+    parser.add_argument("--cases", nargs="+", choices=sorted(CASES), default=["voc"])
+    parser.add_argument("--keep", type=Path, help="a folder for the coverage's scores")
     parser.add_argument("--scale", type=int, nargs=2, metavar=("ROWS", "CLASSES"))
     parser.add_argument("--dim", type=int, default=64)
     parser.add_argument("--epochs", type=int, default=1)
@@ -200,6 +191,7 @@ if __name__ == "__main__":
     if given.table:
         table(given.voc, given.out)
     if given.coverage:
-        coverage(given.voc, given.coverage, given.out, given.keep)
+        for case in given.cases:
+            coverage(case, given.coverage, given.out, given.keep)
     if given.scale:
         scale(*given.scale, given.dim, given.epochs, given.out)

@@ -106,7 +106,7 @@ print(json.dumps([model(sys.argv[2:]).tolist(), model.class_names, model.labels(
 def test_predict_streams_shards_and_reports(run: Path, pictures: Path, tmp_path: Path) -> None:
     (tmp_path / "list.txt").write_text(f"# some\n{pictures / 's0' / '0.png'}\n\n")
     whole = predict(run, [pictures, tmp_path / "list.txt"], tmp_path / "all.jsonl", batch_size=3)
-    assert whole == {"pictures": 8, "failed": 1}
+    assert whole == {"pictures": 8, "failed": 1, "calibrated": False}
     lines = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
     assert [line["path"] for line in lines] == find_pictures([pictures, tmp_path / "list.txt"])
     (bad,) = [line for line in lines if line["error"]]

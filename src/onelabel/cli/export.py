@@ -26,6 +26,7 @@ def export(
     out: Annotated[Path, typer.Option(help="The file or folder to write; it must not exist.")],
     pictures: Annotated[list[str] | None, typer.Option(help="Pictures or folders to compare on.")] = None,
     most: Annotated[int, typer.Option(help="Pictures compared at most.")] = 32,
+    raw: Annotated[bool, typer.Option("--raw", help="Of a run: sigmoids, whatever calibration there is.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Export a classifier, compared with the run on real pictures; or recovered labels for another tool.
@@ -46,9 +47,19 @@ def export(
     from onelabel.recovery.prediction import find_pictures
 
     samples = find_pictures(pictures)[:most] if pictures else None
-    made = export_run(source, to, out, samples=samples)
+    made = export_run(source, to, out, samples=samples, raw=raw)
     if as_json:
-        emit({"file": made.path, "difference": made.difference, "inputs": made.inputs, "real": made.real})
+        emit(
+            {
+                "file": made.path,
+                "difference": made.difference,
+                "inputs": made.inputs,
+                "real": made.real,
+                "calibrated": made.calibrated,
+            }
+        )
         return
-    kind = "real" if made.real else "random"
-    typer.echo(f"{made.path}: probabilities differ by at most {made.difference:.1e} on {made.inputs} {kind} inputs")
+    kind, how = "real" if made.real else "random", "calibrated" if made.calibrated else "uncalibrated"
+    typer.echo(
+        f"{made.path}: {how} probabilities differ by at most {made.difference:.1e} on {made.inputs} {kind} inputs"
+    )

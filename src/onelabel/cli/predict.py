@@ -22,6 +22,9 @@ def predict(
     top: Annotated[int, typer.Option(help="Classes a picture at most.")] = 20,
     shard: Annotated[str, typer.Option(help="i/n: the i-th of n parts, one per GPU.")] = "1/1",
     batch_size: Annotated[int, typer.Option(help="Pictures at a time.")] = 32,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="The classifier's sigmoids, whatever calibration there is.")
+    ] = False,
     device: DeviceOption = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -44,8 +47,10 @@ def predict(
         shard=(int(first), int(second)),
         batch_size=batch_size,
         device=device,
+        raw=raw,
     )
     if as_json:
         emit({"file": out, **found})
         return
-    typer.echo(f"{out}: {found['pictures']:,} pictures, {found['failed']:,} failed")
+    kind = "calibrated" if found["calibrated"] else "uncalibrated"
+    typer.echo(f"{out}: {found['pictures']:,} pictures, {found['failed']:,} failed; {kind} probabilities")

@@ -42,6 +42,9 @@ def recover(
     answers: Annotated[Path | None, typer.Option(help="Its answers: Parquet from review, or CSV.")] = None,
     calibration: Annotated[str, typer.Option(help="With an audit: auto, platt or isotonic.")] = "auto",
     precision: Annotated[float | None, typer.Option(help="Thresholds for this precision. [default: best F1]")] = None,
+    preference: Annotated[
+        float, typer.Option(help="How many times more readily one present class may be named than another: intervals.")
+    ] = 1.0,
     floor: Annotated[float, typer.Option(help="Least probability that is written.")] = 0.05,
     top: Annotated[int, typer.Option(help="Candidates a row at most.")] = 20,
     labels: Annotated[Path | None, typer.Option(help="Also write the completed Labels (.npz or .parquet).")] = None,
@@ -68,8 +71,8 @@ def recover(
     from onelabel.recovery.command import Wanted, outcome, run_recovery
 
     wanted = Wanted(
-        source, out, data, method, folds, k, audit, answers, calibration, precision, floor, top, labels, errors,
-        duplicates, tuple(export or ()), tuned, backbone, weights, size, max_rows, seed, device, root,
+        source, out, data, method, folds, k, audit, answers, calibration, precision, preference, floor, top,
+        labels, errors, duplicates, tuple(export or ()), tuned, backbone, weights, size, max_rows, seed, device, root,
         pairs(option, "--option"),
     )  # fmt: skip
     done = run_recovery(wanted, (lambda line: typer.echo(line, err=True)) if as_json else typer.echo)

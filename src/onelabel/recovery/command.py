@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from onelabel.recovery.audit import Plan, read_answers
+from onelabel.recovery.carried import FILE, calibrate_run
 from onelabel.recovery.completion import AuditRows, Recovered, recover
 from onelabel.recovery.folds import crossfit
 from onelabel.recovery.inputs import Inputs, is_run, load_inputs, role_scores
 from onelabel.recovery.summary import as_text
+from onelabel.system import atomic_write
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class Wanted:
     answers: Path | None
     calibration: str
     precision: float | None
+    preference: float
     floor: float
     top: int
     labels: Path | None
@@ -69,6 +73,7 @@ def run_recovery(w: Wanted, echo: Callable[[str], Any]) -> Recovered:
         audit=_audit(w, inputs),
         calibration=w.calibration,  # type: ignore[arg-type]
         precision=w.precision,
+        preference=w.preference,
         floor=w.floor,
         top=w.top,
         examples=inputs.examples,
@@ -80,11 +85,27 @@ def run_recovery(w: Wanted, echo: Callable[[str], Any]) -> Recovered:
     echo(
         f"k = {done.k:.2f} positives a picture (95% interval {low:.2f}–{high:.2f}); thresholds: {done.thresholds.rule}"
     )
+    echo(f"intervals: {done.file.about['intervals_assume']}")
+    if done.naming is not None:
+        echo(str(done.naming))
     if done.contradictions:
         echo(f"{done.contradictions} observed labels are contradicted by the audit, which is believed")
     echo(f"{target}: candidates of {len(inputs.labels):,} pictures; summary in {target.with_suffix('.csv').name}")
+    if inputs.run is not None:
+        _carry(inputs, done, echo)
     _extras(w, inputs, done, exports, echo)
     return done
+
+
+def _carry(inputs: Inputs, done: Recovered, echo: Callable[[str], Any]) -> None:
+    """Calibrate the run's own classifier, for `predict` and `export`."""
+    found = None if inputs.held is None else calibrate_run(inputs.run, *inputs.held, k=done.k)
+    if found is None:
+        echo(f"{inputs.run.path}: too few validation rows with scores; predict will give its sigmoids, uncalibrated")
+        return
+    target = inputs.run.path / FILE
+    atomic_write(target, json.dumps(found.to_json(), ensure_ascii=False) + "\n")
+    echo(f"{target}: calibrates predict and export, learnt from {found.rows:,} rows the run did not train on")
 
 
 def outcome(done: Recovered) -> dict[str, Any]:

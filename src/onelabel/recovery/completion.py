@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +17,12 @@ from onelabel.probes import ProbeSpec
 from onelabel.recovery.calibrate import Calibration, draw_sample, fit_calibration
 from onelabel.recovery.correction import Correction, Kind, fit_correction
 from onelabel.recovery.folds import ArrayScores, CrossFit, Scored, crossfit, pieces
+from onelabel.recovery.preference import NamingTest, naming_test
 from onelabel.recovery.schema import COLUMNS, RECOVERED
-from onelabel.recovery.summary import Z95, ClassSummary, as_csv, as_rows, summarise
+from onelabel.recovery.summary import SLOPE, Z95, ClassSummary, as_csv, as_rows, assumption, summarise
 from onelabel.recovery.table import RecoveredFile, header, parquet_file
-from onelabel.recovery.thresholds import Histogram, Thresholds, choose_thresholds
+from onelabel.recovery.thresholds import Thresholds, choose_thresholds
+from onelabel.recovery.totals import Totals, total_variance
 from onelabel.recovery.uncertainty import measure
 from onelabel.system import atomic_write, progress
 
@@ -53,6 +56,7 @@ class Recovered:
     k_interval: tuple[float, float]
     contradictions: int
     scores: Scored
+    naming: NamingTest | None = None
 
     def labels(self) -> Labels:
         """The completed labels: observed ones, and +1 where called."""
@@ -71,6 +75,7 @@ def recover(
     audit: AuditRows | None = None,
     calibration: Kind = "auto",
     precision: float | None = None,
+    preference: float = 1.0,
     floor: float = 0.05,
     top: int = 20,
     examples: Sequence[str] | None = None,
@@ -91,6 +96,8 @@ def recover(
         audit: answers for some rows; they correct the probabilities and become observed labels.
         calibration: how, see `fit_correction`.
         precision: choose thresholds for this expected precision instead of the best expected F1.
+        preference: how many times more readily a class may have been named than another that was there too: intervals
+            become as wide as that makes them. 1: a fair draw among the labels present.
         floor, top: unknown entries are written from this probability on, at most so many a row; observed ones and a
             row's likeliest always.
         examples: a name per row. root: the folder they are relative to.
@@ -98,20 +105,23 @@ def recover(
     """
     if not 0 < floor < 1 or top < 1:
         raise ValueError(f"floor must lie in (0, 1) and top be at least 1, got {floor!r} and {top!r}")
+    if not 1 <= preference < math.inf:
+        raise ValueError(f"preference must be at least 1, got {preference!r}")
     scored = _scored(features, labels, scores, method, folds, k, max_rows, seed, device, show)
     if scored.shape != labels.shape:
         raise ValueError(f"scores have shape {scored.shape}, labels {labels.shape}: they must be equal")
     if examples is not None and len(examples) != len(labels):
         raise ValueError(f"examples: {len(examples)} names for {len(labels)} rows, expected one each")
+    names = labels.class_names or tuple(map(str, range(labels.num_classes)))
     sample = draw_sample(scored, labels, seed=seed)
     fitted = fit_calibration(sample, k=k)
     sure = measure(sample, fitted, k=k, seed=seed)
-    correction, contradictions, known = None, 0, labels
+    correction, contradictions, known, naming = None, 0, labels, None
     if audit is not None and len(audit.rows):
         correction = _correct(scored, labels, fitted, audit, calibration)
         known, contradictions = audit.apply(labels)
-    names = labels.class_names or tuple(map(str, range(labels.num_classes)))
-    totals = _Totals(labels.num_classes)
+        naming = naming_test(labels.rows(audit.rows).numpy(), audit.values, names)
+    totals = Totals(labels.num_classes)
     target = Path(out)
     with (
         parquet_file(target, COLUMNS[RECOVERED], RECOVERED, header(root, names, len(labels))) as write,
@@ -129,15 +139,23 @@ def recover(
     rows_ = len(labels)
     draw, doubt = sure.draw * rows_, sure.doubt * rows_
     if correction is not None:
-        # The answers settle the level; how a class differs from the others they tell only where many were audited.
-        doubt[:-1] = np.hypot(np.sqrt(correction.variance(totals.gradient)), doubt[:-1])
-        doubt[-1] = np.sqrt(_total_variance(correction, totals.gradient))
+        # The answers settle the level; how a class differs from the others they tell as far as its rows were audited.
+        own = totals.spread / np.sqrt(np.maximum(correction.information, 1e-9))
+        left = 1 / np.hypot(1 / np.maximum(doubt[:-1], 1e-9), 1 / np.maximum(own, 1e-9))
+        doubt[:-1] = np.hypot(np.sqrt(correction.variance(totals.gradient)), left)
+        doubt[-1] = np.sqrt(total_variance(correction, totals.gradient))
     error = np.sqrt(draw**2 + doubt**2)
     positives = known.counts().positives
-    summary = summarise(names, positives, totals.missing, totals.spread, error[:-1], thresholds)
+    slope = SLOPE if correction is None else min(SLOPE, correction.slope_error)
+    summary = summarise(
+        names, positives, totals.missing, totals.spread, error[:-1], thresholds, slope_error=slope,
+        preference=preference,
+    )  # fmt: skip
     mean = float(positives.sum() + totals.missing.sum()) / max(rows_, 1)
-    half = Z95 * float(np.sqrt(totals.spread.sum() + error[-1] ** 2)) / max(rows_, 1)
-    interval = (max(mean - half, 0.0), mean + half)
+    half = Z95 * float(np.sqrt(totals.spread.sum() + error[-1] ** 2))
+    down, up = (float(np.sqrt(((totals.missing * by) ** 2).sum())) for by in (1 - 1 / preference, preference - 1))
+    interval = (mean - math.hypot(half, down) / max(rows_, 1), mean + math.hypot(half, up) / max(rows_, 1))
+    interval = (max(interval[0], 0.0), interval[1])
     about = {
         "schema_version": 1,
         "thresholds": [s.threshold for s in summary],
@@ -146,6 +164,8 @@ def recover(
         "top": top,
         "k": mean,
         "k_interval": list(interval),
+        "intervals_assume": assumption(audit is not None, preference),
+        "naming": None if naming is None else naming.to_json(),
         "method": str(scored.spec) if isinstance(scored, CrossFit) else "given scores",
         "reason": scored.reason if isinstance(scored, CrossFit) else "",
         "folds": folds if isinstance(scored, CrossFit) else None,
@@ -158,33 +178,7 @@ def recover(
     atomic_write(target.with_suffix(".json"), json.dumps(about, indent=1, ensure_ascii=False) + "\n")
     atomic_write(target.with_suffix(".csv"), as_csv(summary))
     file = RecoveredFile.open(target)
-    return Recovered(file, summary, thresholds, fitted, correction, mean, interval, contradictions, scored)
-
-
-class _Totals:
-    """What the pass over the rows adds up."""
-
-    def __init__(self, classes: int) -> None:
-        self.histogram = Histogram(classes)
-        self.missing, self.spread = np.zeros(classes), np.zeros(classes)
-        self.gradient = np.zeros((classes, 2))
-
-    def add(
-        self, q: NDArray[Any], mended: NDArray[Any], unknown: NDArray[np.bool_], correction: Correction | None
-    ) -> None:
-        self.histogram.add(mended, unknown)
-        alone = np.where(unknown, mended, 0).astype(np.float64)
-        self.missing += alone.sum(0)
-        self.spread += (alone * (1 - alone)).sum(0)
-        if correction is not None:
-            self.gradient += correction.gradient(np.where(unknown, q, 0.5), alone)
-
-
-def _total_variance(correction: Correction, gradient: NDArray[np.float64]) -> float:
-    if correction.covariance is None:
-        return 0.0
-    g = np.concatenate([gradient.sum(0), gradient[:, 1]])
-    return float(g @ correction.covariance @ g)
+    return Recovered(file, summary, thresholds, fitted, correction, mean, interval, contradictions, scored, naming)
 
 
 def _scored(

@@ -43,8 +43,14 @@ class Correction:
     offset: float = 0.0
     class_offset: Floats | None = None
     covariance: Floats | None = None
+    information: NDArray[Any] | float = 0.0  #: on each class's own offset: Σ q(1−q) of its audited entries
     xs: Floats | None = None
     ys: Floats | None = None
+
+    @property
+    def slope_error(self) -> float:
+        """Standard error of the factor on log odds."""
+        return 1 / max(self.present, 1) ** 0.5 if self.covariance is None else float(self.covariance[0, 0]) ** 0.5
 
     def apply(self, q: NDArray[Any]) -> NDArray[Any]:
         """Corrected probabilities of N×L entries."""
@@ -94,14 +100,16 @@ def fit_correction(
         except ImportError:
             raise ImportError("isotonic calibration needs scikit-learn: pip install 'onelabel[sklearn]'") from None
         fitted = IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip").fit(q, y, w)
-        return Correction("isotonic", len(q), present, xs=fitted.X_thresholds_, ys=fitted.y_thresholds_)
+        steps = {"xs": fitted.X_thresholds_, "ys": fitted.y_thresholds_}
+        return Correction("isotonic", len(q), present, information=np.bincount(at, q * (1 - q), num_classes), **steps)
     x = logit(q)
     fits = [_platt(x, y, at, w, num_classes, spread) for spread in CLASS_PRIOR]
     _, theta, H = max(fits, key=lambda fit: fit[0])
     slope = max(float(theta[0]), 1e-3)  # the order of the scores is never turned round
-    return Correction(
-        "platt", len(q), present, slope, float(theta[1]), theta[2:], np.asarray(np.linalg.inv(H), np.float64)
-    )
+    p = sigmoid(slope * x + theta[1] + theta[2 + at])
+    known = np.bincount(at, p * (1 - p), num_classes)
+    covariance = np.asarray(np.linalg.inv(H), np.float64)
+    return Correction("platt", len(q), present, slope, float(theta[1]), theta[2:], covariance, known)
 
 
 def _platt(

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import logging
+import math
 import os
 import shutil
 import tempfile
@@ -19,6 +20,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from onelabel.recovery.calibrate import Calibration
+from onelabel.recovery.carried import Probabilities, calibration_of
 from onelabel.system import atomic_write, need
 from onelabel.training import Run
 from onelabel.training.restore import classifier_from, weights_metadata
@@ -36,21 +39,11 @@ class Exported:
     difference: float
     inputs: int
     real: bool
-
-
-class Probabilities(nn.Module):
-    """uint8 pictures B×S×S×3 (or float features B×D) → probabilities B×L, normalisation included."""
-
-    def __init__(self, classifier: nn.Module) -> None:
-        super().__init__()
-        self.classifier = classifier
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        return torch.sigmoid(self.classifier(inputs))
+    calibrated: bool = False
 
 
 def export_run(
-    run: Run | str | os.PathLike[str], to: str, out: str | os.PathLike[str], *, samples: Any = None
+    run: Run | str | os.PathLike[str], to: str, out: str | os.PathLike[str], *, samples: Any = None, raw: bool = False
 ) -> Exported:
     """Write a run's best classifier in another format and compare it with the run.
 
@@ -58,6 +51,7 @@ def export_run(
         to: "onnx" and "torchscript" give probabilities of uint8 pictures B×S×S×3 (float features B×D where the run
             was on features); "safetensors" is the weights and a config.json; "hf" a folder with a model card.
         samples: pictures (paths or uint8 arrays) or features to compare on; eight random ones where none are given.
+        raw: leave the run's calibration out, where it has one.
 
     Raises:
         RuntimeError: the export differs by more than `TOLERANCE`; nothing is left behind.
@@ -73,27 +67,42 @@ def export_run(
         raise ValueError(f"out must end in .safetensors, got {str(target)!r}")
     target.parent.mkdir(parents=True, exist_ok=True)
     inputs, real = _inputs(found, samples)
-    model = Probabilities(found.classifier.cpu().eval())
+    calibration = None if raw else calibration_of(found)
+    model = Probabilities(found.classifier.cpu().eval(), calibration)
+    described = about(found, calibration)
     with torch.inference_mode():
         expected = model(inputs).numpy()
     with _beside(target) as temporary:
         answer = {"onnx": _onnx, "torchscript": _torchscript, "safetensors": _safetensors, "hf": _hf}[to](
-            found, model, inputs, temporary
+            found, model, described, inputs, temporary
         )
         difference = float(np.abs(answer - expected).max()) if expected.size else 0.0
         if not difference <= TOLERANCE:
             raise RuntimeError(f"{to}: probabilities differ by {difference:.2g} from the run's; nothing was written")
         os.replace(temporary, target)
         if to == "safetensors":
-            atomic_write(target.with_suffix(".json"), json.dumps(about(found), indent=1, ensure_ascii=False) + "\n")
-    return Exported(target, difference, len(inputs), real)
+            atomic_write(target.with_suffix(".json"), json.dumps(described, indent=1, ensure_ascii=False) + "\n")
+    return Exported(target, difference, len(inputs), real, calibration is not None)
 
 
-def about(run: Run) -> dict[str, Any]:
-    """What whoever uses an export must know."""
+def about(run: Run, calibration: Calibration | None = None) -> dict[str, Any]:
+    """What whoever uses an export must know; `calibration` turns logits into probabilities (`Calibration.raw`)."""
     described = json.loads(weights_metadata(run.classifier, run.config, run.class_names)["onelabel"])
     size = None if described["backbone"] == "none" else described["size"]
-    return {**described, "size": size, "class_names": list(run.class_names), "output": "probabilities"}
+    kind = "probabilities" if calibration is None else "calibrated probabilities"
+    known = {**described, "size": size, "class_names": list(run.class_names), "output": kind}
+    if calibration is None:
+        return known
+    return known | {"calibration": {n: getattr(calibration, n).tolist() for n in ("slope", "knots", "intercept")}}
+
+
+def calibration_in(described: dict[str, Any]) -> Calibration | None:
+    """The calibration that an export's description holds."""
+    found = described.get("calibration")
+    if found is None:
+        return None
+    slope, knots, intercept = (np.array(found[n], np.float64) for n in ("slope", "knots", "intercept"))
+    return Calibration(slope, knots, intercept, math.nan)
 
 
 def _inputs(run: Run, samples: Any) -> tuple[Tensor, bool]:
@@ -122,7 +131,7 @@ def _beside(target: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _onnx(run: Run, model: nn.Module, inputs: Tensor, path: Path) -> Any:
+def _onnx(run: Run, model: nn.Module, described: dict[str, Any], inputs: Tensor, path: Path) -> Any:
     onnx = need("onnx", "export")
     need("onnxscript", "export")
     need("onnxruntime", "export")
@@ -144,7 +153,7 @@ def _onnx(run: Run, model: nn.Module, inputs: Tensor, path: Path) -> Any:
     program.save(str(path), external_data=False)
     made = onnx.load(str(path))
     entry = made.metadata_props.add()
-    entry.key, entry.value = "onelabel", json.dumps(about(run), ensure_ascii=False)
+    entry.key, entry.value = "onelabel", json.dumps(described, ensure_ascii=False)
     onnx.checker.check_model(made)
     onnx.save(made, str(path))
     from onelabel.recovery.onnx_predictor import OnnxPredictor
@@ -153,28 +162,27 @@ def _onnx(run: Run, model: nn.Module, inputs: Tensor, path: Path) -> Any:
     return predictor(inputs.numpy() if predictor.size is None else list(inputs.numpy()))
 
 
-def _torchscript(run: Run, model: nn.Module, inputs: Tensor, path: Path) -> Any:
+def _torchscript(run: Run, model: nn.Module, described: dict[str, Any], inputs: Tensor, path: Path) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         traced = torch.jit.trace(model, inputs[:2], check_trace=False)
-        torch.jit.save(traced, str(path), _extra_files={"onelabel.json": json.dumps(about(run))})
+        torch.jit.save(traced, str(path), _extra_files={"onelabel.json": json.dumps(described)})
         again = torch.jit.load(str(path))
     with torch.inference_mode():
         return again(inputs).numpy()
 
 
-def _safetensors(run: Run, model: nn.Module, inputs: Tensor, path: Path) -> Any:
+def _safetensors(run: Run, model: nn.Module, described: dict[str, Any], inputs: Tensor, path: Path) -> Any:
     from onelabel.training.files import write_tensors
 
     metadata = weights_metadata(run.classifier, run.config, run.class_names)
     write_tensors(path, run.classifier.state_dict(), metadata)
     with torch.inference_mode():
-        return Probabilities(classifier_from(path)[0])(inputs).numpy()
+        return Probabilities(classifier_from(path)[0], calibration_in(described))(inputs).numpy()
 
 
-def _hf(run: Run, model: nn.Module, inputs: Tensor, path: Path) -> Any:
+def _hf(run: Run, model: nn.Module, described: dict[str, Any], inputs: Tensor, path: Path) -> Any:
     path.mkdir()
-    described = about(run)
     names = {str(i): name for i, name in enumerate(run.class_names)}
     config = {**described, "id2label": names, "label2id": {v: int(k) for k, v in names.items()}}
     config |= {"problem_type": "multi_label_classification", "library_name": "onelabel"}
@@ -184,19 +192,25 @@ def _hf(run: Run, model: nn.Module, inputs: Tensor, path: Path) -> Any:
         look |= {"do_normalize": True, "image_mean": described["mean"], "image_std": described["std"]}
         atomic_write(path / "preprocessor_config.json", json.dumps(look, indent=1) + "\n")
     atomic_write(path / "README.md", _card(run, described))
-    return _safetensors(run, model, inputs, path / "model.safetensors")
+    return _safetensors(run, model, described, inputs, path / "model.safetensors")
 
 
 def _card(run: Run, described: dict[str, Any]) -> str:
     score = {k: v for k, v in run.result.items() if k.endswith("_mAP")}
     told = "\n".join(f"- {k}: {v:.2f}" for k, v in score.items()) or "- not measured"
+    how = "Sigmoid outputs are scores, not calibrated probabilities: see `onelabel recover`."
+    if "calibration" in described:
+        how = (
+            "Probability of class l: σ(slope₀·s + Σ slope_j·max(s − knot_j, 0) + intercept_l), s the logit cut at ±30; "
+        )
+        how += "the numbers are in config.json under calibration."
     return f"""---
 library_name: onelabel
 tags: [multi-label, image-classification, single-positive]
 ---
 # {described["backbone"]} trained from single positive labels ({run.config.method})
 
-{len(run.class_names)} classes. Sigmoid outputs are scores, not calibrated probabilities: see `onelabel recover`.
+{len(run.class_names)} classes. {how}
 
 {told}
 

@@ -27,6 +27,7 @@ class Inputs:
     root: str
     true: NDArray[np.uint8] | None = None
     run: Any = None
+    held: tuple[Any, Labels] | None = None  #: a run's sigmoids of its validation rows, and their observed labels
 
     @property
     def method(self) -> ProbeSpec | None:
@@ -78,18 +79,27 @@ def load_inputs(
         return _packed(folder, run)
     if data == "digits-scenes" and run is not None:
         options.setdefault("size", run.config.size)
-    part = load_dataset(data, root=root, **options).train
+    splits = load_dataset(data, root=root, **options)
+    part, held = splits.train, _held(run, splits)
     if run is not None and tuple(part.class_names) != tuple(run.class_names):
         raise ValueError(f"{data}: its {part.num_classes} class names are not those the run was trained on")
     if hasattr(part, "X"):
-        return Inputs(part.X, _named(part.observed, part.class_names), None, "", part.true, run)
+        return Inputs(part.X, _named(part.observed, part.class_names), None, "", part.true, run, held)
     found = picture_features(part, *_network(run, backbone, weights, tuned), device=device, **_look(run, size))
     keep = np.setdiff1d(np.arange(len(part)), list(found.failed))
     X = found.array if len(keep) == len(part) else np.asarray(found.array[keep])
     base = str(Path(part.source.root).resolve()) if isinstance(part.source, FileSource) else ""
     names = [str(part.source.paths[i]) for i in keep]
     true = None if part.true is None else part.true[keep]
-    return Inputs(X, _named(part.observed.take(keep), part.class_names), names, base, true, run)
+    return Inputs(X, _named(part.observed.take(keep), part.class_names), names, base, true, run, held)
+
+
+def _held(run: Any, splits: Any) -> tuple[Any, Labels] | None:
+    """What a run said of rows that it did not train on."""
+    part, scores = splits.validation, None if run is None else run.scores.get("validation")
+    if part is None or scores is None or scores.shape != part.observed.shape:
+        return None
+    return scores, part.observed
 
 
 def _packed(folder: Path, run: Any) -> Inputs:

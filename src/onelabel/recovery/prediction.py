@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from onelabel.data import ImageError, square_image
 from onelabel.data.images import SUFFIXES
+from onelabel.recovery.carried import Probabilities, calibration_of
 from onelabel.recovery.table import parquet_file
 from onelabel.system import atomic_file, progress, say, workers
 from onelabel.training import Run
@@ -59,17 +60,20 @@ def predict(
     batch_size: int = 32,
     device: str | None = None,
     threads: int | None = None,
+    raw: bool = False,
 ) -> dict[str, int]:
     """Score pictures; `out` is .parquet or .jsonl, one line a picture: path, labels, classes, probabilities, error.
 
     `labels` are the classes at or above `threshold`; `classes` and `probabilities` the `top` likeliest from `floor`
-    on. Probabilities are the classifier's own sigmoid. A picture that cannot be read has an error and no labels.
+    on. Probabilities are calibrated where `onelabel recover RUN` has left a calibration in the run, else the
+    classifier's own sigmoid. A picture that cannot be read has an error and no labels.
 
     Args:
+        raw: give the sigmoid all the same.
         shard: (i, n) takes every n-th picture from the i-th on (1-based), for n processes on n devices.
 
     Returns:
-        how many `pictures` were scored and how many `failed`.
+        how many `pictures` were scored, how many `failed`, and whether probabilities are `calibrated`.
     """
     at, count = shard
     if not 1 <= at <= count:
@@ -82,13 +86,14 @@ def predict(
         raise ValueError("the run was trained on features: it cannot score pictures")
     pictures = find_pictures(paths)[at - 1 :: count]
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    classifier = found.classifier.to(place).eval()
+    calibration = None if raw else calibration_of(found)
+    model = Probabilities(found.classifier, calibration).to(place).eval()
     names = np.asarray(found.class_names, dtype=object)
     failed = 0
     with _writer(target) as write, progress("predicting", len(pictures)) as advance:
         for some, squares, errors in _batches(pictures, found.config.size, batch_size, threads):
             with torch.inference_mode():
-                p = torch.sigmoid(classifier(torch.from_numpy(squares).to(place)).float()).cpu().numpy()
+                p = model(torch.from_numpy(squares).to(place)).cpu().numpy()
             write(
                 [
                     _line(path, row, error, names, threshold, floor, top)
@@ -99,7 +104,7 @@ def predict(
             advance(len(some))
     if failed:
         say(f"{failed} of {len(pictures)} pictures could not be read; their lines have an error")
-    return {"pictures": len(pictures) - failed, "failed": failed}
+    return {"pictures": len(pictures) - failed, "failed": failed, "calibrated": calibration is not None}
 
 
 def _line(

@@ -16,6 +16,8 @@ from onelabel.recovery.thresholds import Thresholds
 
 Floats = NDArray[np.float64]
 Z95 = 1.959963984540054
+#: Log odds are believed to be right up to a factor of 1 ± this where nothing was audited.
+SLOPE = 0.25
 
 
 @dataclass(frozen=True)
@@ -44,11 +46,17 @@ def summarise(
     spread: Floats,
     model_error: Floats,
     thresholds: Thresholds,
+    *,
+    slope_error: float = SLOPE,
+    preference: float = 1.0,
 ) -> list[ClassSummary]:
     """Per-class lines.
 
     `spread` is Σq(1−q) of unknown entries, `model_error` the standard error of `missing` for reasons other than
-    chance in the labels themselves. For precision it is taken as the shift of all log odds that would explain it.
+    chance in the labels themselves. For precision it is taken as the shift of all log odds that would explain it,
+    beside log odds that are all too large or too small by a factor of 1 ± `slope_error`. `preference`: how many times
+    more readily a class may have been named than another that was there too: what is missing of it is then that much
+    more or less.
     """
     error = np.sqrt(spread + model_error**2)
     shift = np.divide(model_error, spread, out=np.zeros_like(spread), where=spread > 0)
@@ -60,7 +68,9 @@ def summarise(
         if called > 0:
             precision = float(thresholds.precision[i])
             s = float(thresholds.spread[i])
-            half = Z95 * math.sqrt(s + (float(shift[i]) * s) ** 2) / called
+            lean = slope_error * float(thresholds.lean[i])
+            move = math.log(preference) / Z95
+            half = Z95 * math.sqrt(s + (float(shift[i]) * s) ** 2 + lean**2 + (move * s) ** 2) / called
             low, high = max(precision - half, 0.0), min(precision + half, 1.0)
         limit = float(thresholds.value[i])
         total = known + m
@@ -69,8 +79,8 @@ def summarise(
                 str(name),
                 known,
                 total,
-                known + max(m - Z95 * float(error[i]), 0.0),
-                known + m + Z95 * float(error[i]),
+                known + max(m - math.hypot(Z95 * float(error[i]), m * (1 - 1 / preference)), 0.0),
+                known + m + math.hypot(Z95 * float(error[i]), m * (preference - 1)),
                 m,
                 known / total if total > 0 else math.nan,
                 limit if math.isfinite(limit) else None,
@@ -82,6 +92,15 @@ def summarise(
             )
         )
     return out
+
+
+def assumption(audited: bool, preference: float) -> str:
+    """What the intervals rest on, in words."""
+    if preference > 1:
+        return f"a class may have been named up to {preference:g} times more readily than another that was there too"
+    if audited:
+        return "the audited rows are a sample with the probabilities the plan says"
+    return "the observed label is a fair draw among a row's labels; if some are named first, only an audit shows it"
 
 
 def _note(known: int) -> str:

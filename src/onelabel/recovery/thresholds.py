@@ -39,6 +39,13 @@ class Histogram:
         inner = sigmoid(-EDGE + np.arange(BINS + 1) * (2 * EDGE / BINS))
         return np.concatenate([[0.0], inner])
 
+    @property
+    def lean(self) -> Floats:
+        """Σq(1−q)·logit q of entries in this bin or a higher one, L×bins."""
+        centre = np.clip(-EDGE + (np.arange(BINS + 2) - 0.5) * (2 * EDGE / BINS), -EDGE, EDGE)
+        out: Floats = np.cumsum((self.square * centre)[:, ::-1], 1)[:, ::-1]
+        return out
+
     def above(self) -> tuple[Floats, Floats, Floats]:
         """Count, Σq and Σq(1−q) of entries in this bin or a higher one, L×bins."""
         return tuple(np.cumsum(x[:, ::-1], 1)[:, ::-1] for x in (self.count, self.sum, self.square))  # type: ignore
@@ -49,7 +56,8 @@ class Thresholds:
     """Call an unknown entry present where its probability reaches `value` (inf: never).
 
     Attributes:
-        value: L. called, expected_hits, spread: how many entries that calls, Σq and Σq(1−q) of them, per class.
+        value: L. called, expected_hits, spread, lean: how many entries that calls, Σq, Σq(1−q) and Σq(1−q)·logit q of
+            them, per class; the last is what their hits change by where log odds are all too large by a factor.
         rule: in words.
     """
 
@@ -57,6 +65,7 @@ class Thresholds:
     called: Floats
     expected_hits: Floats
     spread: Floats
+    lean: Floats
     rule: str
 
     @property
@@ -88,5 +97,5 @@ def choose_thresholds(histogram: Histogram, *, precision: float | None = None, f
         rule = f"expected precision of at least {precision:g}"
     rows = np.arange(len(count))
     value = np.where(none, np.inf, np.maximum(edges[at], floor))
-    called, found, uncertain = (np.where(none, 0.0, x[rows, at]) for x in (count, hits, spread))
-    return Thresholds(value, called, found, uncertain, rule)
+    called, found, uncertain, lean = (np.where(none, 0.0, x[rows, at]) for x in (count, hits, spread, histogram.lean))
+    return Thresholds(value, called, found, uncertain, lean, rule)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,8 @@ from onelabel.recovery.naming import Sample
 
 Floats = NDArray[np.float64]
 GROUPS = 10
+#: A class's missing positives are believed to be off by this share of them, as one curve serves all classes.
+DIFFER = 0.15
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,8 @@ class Uncertainty:
         draw: standard error over which labels happened to be observed: delete-a-group jackknife, and the information
             that the labels hold on the level of all classes together.
         doubt: what one label per row cannot tell, not a sampling error: half the gap to reading a classifier's doubt
-            between classes as "both", and, for a class, the same share of its own missing as of all classes'.
+            between classes as "both"; for a class also the same share of its own missing as of all classes', and
+            `DIFFER` of it.
     """
 
     mean: Floats
@@ -66,5 +70,5 @@ def measure(
     other = missing_per_row(fit_calibration(sample, k=k, start=fitted, doubt="both", iterations=30), sample)
     gap = np.abs(other - mean) / 2
     share = gap[-1] / max(float(mean[-1]), 1e-12)
-    doubt = np.append(np.hypot(gap[:-1], share * mean[:-1]), gap[-1])
+    doubt = np.append(np.hypot(gap[:-1], math.hypot(share, DIFFER) * mean[:-1]), gap[-1])
     return Uncertainty(mean, draw, doubt)

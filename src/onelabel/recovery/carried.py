@@ -1,0 +1,113 @@
+"""A run's calibration, kept beside its weights: `recover` writes it, `predict` and `export` apply it.
+
+The classifier's logits s become P(y_l=1 | x) = σ(f(s_l) + intercept_l) (`Calibration.raw`), learnt by the naming EM
+from rows that the run did not train on: its validation rows, of which one label each is enough. What is said of new
+pictures does not assume that they hold any of the classes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from onelabel.labels import Labels
+from onelabel.recovery.calibrate import LIMIT, Calibration, draw_sample, fit_calibration
+from onelabel.recovery.correction import logit
+from onelabel.recovery.folds import ArrayScores
+from onelabel.system import check_schema, read_json, reading, say
+
+FILE, SCHEMA = "calibration.json", 1
+#: Held-out rows with one observed label below which nothing is learnt from them.
+LEAST = 100
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A calibration, the rows it was learnt from, and a digest of the weights that it belongs to."""
+
+    calibration: Calibration
+    class_names: tuple[str, ...]
+    rows: int
+    weights: str
+
+    def to_json(self) -> dict[str, Any]:
+        """What is written."""
+        c = self.calibration
+        numbers = {name: getattr(c, name).tolist() for name in ("slope", "knots", "intercept")}
+        told = {"k": c.k, "rows": self.rows, "weights": self.weights, "class_names": list(self.class_names)}
+        return {"schema_version": SCHEMA, **numbers, **told}
+
+    @classmethod
+    def load(cls, path: Path) -> Carried:
+        """Read a calibration.json."""
+        found = read_json(path, remedy="write it again with onelabel recover RUN")
+        with reading(path, "a calibration", remedy="write it again with onelabel recover RUN"):
+            check_schema(found.get("schema_version"), SCHEMA, path)
+            slope, knots, intercept = (np.array(found[name], np.float64) for name in ("slope", "knots", "intercept"))
+            names = tuple(map(str, found["class_names"]))
+            sizes = (slope.shape, knots.shape, intercept.shape)
+            if sizes != ((len(knots) + 1,), (len(knots),), (len(names),)) or not np.isfinite(intercept).all():
+                raise ValueError(f"slopes, knots and intercepts of shape {sizes} for {len(names)} classes")
+            made = Calibration(slope, knots, intercept, float(found["k"]))
+            return cls(made, names, int(found["rows"]), str(found["weights"]))
+
+
+def calibrate_run(run: Any, probabilities: Any, labels: Labels, *, k: float | None = None) -> Carried | None:
+    """Learn a run's calibration from its sigmoids of rows it did not train on; None where those are too few."""
+    single = int((labels.positives_per_row() == 1).sum())
+    if run.path is None or single < LEAST:
+        return None
+    scores = ArrayScores(logit(probabilities).astype(np.float32))
+    level = None if k is None else min(max(k, 1.001), float(labels.num_classes))
+    fitted = fit_calibration(draw_sample(scores, labels), k=level)
+    return Carried(fitted, tuple(run.class_names), single, digest(run.path))
+
+
+def calibration_of(run: Any) -> Calibration | None:
+    """A run's calibration, where one lies beside its weights and belongs to them."""
+    path = None if run.path is None else Path(run.path) / FILE
+    if path is None or not path.is_file():
+        return None
+    found = Carried.load(path)
+    if found.class_names != tuple(run.class_names) or found.weights != digest(run.path):
+        say(f"{path} is of other weights and is not used; write it again with onelabel recover {run.path}")
+        return None
+    return found.calibration
+
+
+def digest(folder: str | Path) -> str:
+    """SHA-256 of a run's best weights."""
+    state = hashlib.sha256()
+    with open(Path(folder) / "weights-best.safetensors", "rb") as file:
+        while piece := file.read(1 << 20):
+            state.update(piece)
+    return state.hexdigest()
+
+
+class Probabilities(nn.Module):
+    """uint8 pictures B×S×S×3 (or float features B×D) → probabilities B×L, normalisation and calibration included."""
+
+    slope: Tensor
+    knots: Tensor
+    intercept: Tensor
+
+    def __init__(self, classifier: nn.Module, calibration: Calibration | None = None) -> None:
+        super().__init__()
+        self.classifier, self.calibrated = classifier, calibration is not None
+        if calibration is not None:
+            for name in ("slope", "knots", "intercept"):
+                self.register_buffer(name, torch.tensor(getattr(calibration, name), dtype=torch.float32))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        s = self.classifier(inputs).float()
+        if not self.calibrated:
+            return torch.sigmoid(s)
+        s = s.clamp(-LIMIT, LIMIT)
+        bends = (s[..., None] - self.knots).clamp(min=0) @ self.slope[1:]
+        return torch.sigmoid(self.slope[0] * s + bends + self.intercept)
