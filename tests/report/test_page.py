@@ -1,0 +1,354 @@
+"""The page: whole, self-contained, escaped, and readable in a real browser whatever the classes are called."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from onelabel.cli import main
+from onelabel.data import FeatureDataset, Splits
+from onelabel.labels import Labels
+from onelabel.report import write_report
+from onelabel.report.numbers import class_rows, headline, missing_labels, next_steps
+from onelabel.report.runs import main_run, read_run, read_runs
+from onelabel.training import train
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(2)>',
+    "קטגוריה של חתולים",
+    "صورة قطة كبيرة جدا",
+    "an-extremely-long-class-name-without-any-space-" * 6,
+    "$\\frac{a}{b}$ {{ 7 * 7 }}",
+    "a & b\x00\x1f",
+    "ordinary",
+]
+MANY = [f"class {i}" for i in range(1000)]
+
+
+class Reader(HTMLParser):
+    """Tags and texts of a page, as a browser would see them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def synthetic(
+    folder: Path, names: list[str], *, truth: bool = True, methods: tuple[str, ...] = ("an", "em")
+) -> list[Path]:
+    """Linear runs on made-up features of some classes."""
+    rng = np.random.default_rng(0)
+    classes = len(names)
+    weight = rng.normal(size=(8, classes))
+    parts: dict[str, Any] = {}
+    for part, rows in (("train", 60), ("validation", 30), ("test", 40)):
+        X = rng.normal(size=(rows, 8)).astype(np.float32)
+        level = X @ weight
+        true = (level > np.sort(level, 1)[:, [max(classes - 3, 0)]]).astype(np.uint8)
+        true[np.arange(rows), level.argmax(1)] = 1
+        observed = Labels.from_classes(level.argmax(1), num_classes=classes, class_names=names)
+        parts[part] = FeatureDataset(f"made/{part}", tuple(names), X, observed, true if truth else None)
+    for method in methods:
+        settings = {"mode": "linear", "epochs": 2, "lr": 1e-2, "device": "cpu", "logger": "none"}
+        train(Splits("made", **parts), method=method, out=folder / method, **settings)
+    return [folder / method for method in methods]
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONELABEL_QUIET", "1")
+
+
+@pytest.fixture(scope="module")
+def recovered(run_folders: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The missing labels of the runs' training set, as `onelabel recover` writes them."""
+    from material import TINY
+
+    from onelabel.data import load_dataset
+    from onelabel.recovery import recover
+
+    part = load_dataset("digits-scenes", **TINY).train
+    scores = np.load(run_folders["em"] / "scores-train.npy").astype(np.float64)
+    logits = np.log(scores) - np.log1p(-scores)
+    target = tmp_path_factory.mktemp("recovered") / "recovered.parquet"
+    labels = Labels(part.observed.indptr, part.observed.indices, part.observed.values, 10, list(part.class_names))
+    recover(None, labels, target, scores=logits, examples=[str(p) for p in part.source.paths], top=10)
+    return target
+
+
+@pytest.fixture(scope="module")
+def page(run_folders: dict[str, Path], recovered: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The whole report of all runs."""
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "board.csv").write_text("method,lr,clean\nem,0.01,0.71\nan,<b>0.01</b>,\n")
+    return write_report(list(run_folders.values()), folder, recovered=recovered, leaderboard=folder / "board.csv")
+
+
+def test_it_is_one_file_without_a_network(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert page.name == "report.html"
+    assert [p.name for p in page.parent.iterdir() if p.name.startswith(".")] == []
+    read = Reader(text)
+    for tag, attrs in read.tags:
+        for name in ("src", "href", "xlink:href", "action", "data", "poster"):
+            value = attrs.get(name) or "#"
+            assert value.startswith(("#", "data:")), (tag, name, value[:80])
+        assert tag not in ("iframe", "object", "embed", "base", "form")
+    assert not re.findall(r"url\((?!#|\"#|'#)[^)]{1,60}", text)
+    assert "@import" not in text
+    assert len(text) < 3_000_000
+
+
+def test_what_it_says_is_what_the_runs_say(page: Path, runs: list[Any]) -> None:
+    text = re.sub(r"\s+", " ", " ".join(Reader(page.read_text(encoding="utf-8")).text))
+    best = main_run(runs)
+    assert not best.full
+    for run in runs:
+        assert run.label in text
+        assert f"{run.result['test_mAP']:.1f}" in text
+    for words in (
+        "digits-scenes: 5 runs",
+        "120 train, 40 validation, 60 test",
+        "over AN",
+        "What to do next",
+        "Leaderboard",
+    ):
+        assert words in text
+    assert "full labels (BCE)" in text
+    assert "onelabel review" in text
+    assert "onelabel audit plan" in text
+
+
+def test_pictures_are_there(page: Path) -> None:
+    images = [attrs for tag, attrs in Reader(page.read_text(encoding="utf-8")).tags if tag == "img"]
+    assert len(images) >= 12
+    assert all((attrs["src"] or "").startswith("data:image/jpeg;base64,") for attrs in images)
+
+
+def test_headline_numbers_and_intervals(runs: list[Any]) -> None:
+    rows = headline(runs)
+    for row in rows:
+        run = row["run"]
+        assert row["test"] == pytest.approx(run.result["test_mAP"], abs=1e-4)  # every class has positives here
+        assert row["interval"].low < row["test"] < row["interval"].high + 5
+        assert (row["gain"] is None) == (run.method == "an")
+        assert (row["recovery"] is None) == run.full
+    an, em = rows[0], rows[1]
+    assert em["gain"].value == pytest.approx(em["test"] - an["test"])
+    assert sum(row["best"] for row in rows) == 1
+
+
+def test_class_rows(runs: list[Any], recovered: Path) -> None:
+    from onelabel.recovery.table import RecoveredFile
+
+    file = RecoveredFile.open(recovered)
+    rows = class_rows(runs, file)
+    best = main_run(runs)
+    told = {row["name"]: row for row in file.about["classes"]}
+    for c, row in enumerate(rows):
+        assert row["observed"] == int((best.labels["train"].observed[:, c] > 0).sum())
+        assert row["true"] == int(best.true("train")[:, c].sum())
+        assert row["recovered"] == told[row["name"]]["called"]
+        assert row["threshold"] == told[row["name"]]["threshold"]
+        assert row["gain"] == pytest.approx(row["ap"] - 100 * runs[0].test_ap[c])
+
+
+def test_missing_labels_are_unknown_and_sorted(runs: list[Any], recovered: Path) -> None:
+    from onelabel.recovery.table import RecoveredFile
+
+    best = main_run(runs)
+    z = best.labels["train"].observed
+    for file in (None, RecoveredFile.open(recovered)):
+        found = missing_labels(best, file)
+        p = [item["p"] for item in found]
+        assert p == sorted(p, reverse=True)
+        assert all(z[item["row"], best.class_names.index(item["class"])] == 0 for item in found)
+        per_class = [sum(other["class"] == item["class"] for other in found) for item in found]
+        assert max(per_class, default=0) <= 3
+
+
+def test_next_steps_depend_on_what_is_there(runs: list[Any]) -> None:
+    alone = next_steps(runs[:1], class_rows(runs[:1], None), None, "my photos/")
+    commands = [step["command"] for step in alone]
+    assert "onelabel compare 'my photos/'" in commands
+    assert any(command.startswith("onelabel recover") for command in commands)
+    assert not any("review" in command for command in commands)
+
+
+@pytest.mark.parametrize(
+    "names", [HOSTILE, ["only"], [f"class {i}" for i in range(1000)]], ids=["hostile", "1", "1000"]
+)
+def test_any_classes(names: list[str], tmp_path: Path) -> None:
+    target = write_report(synthetic(tmp_path, names), tmp_path / "x.html")
+    text = target.read_text(encoding="utf-8")
+    read = Reader(text)
+    assert [tag for tag, _ in read.tags].count("script") == 1
+    assert not any(name.startswith("on") for _, attrs in read.tags for name in attrs)
+    assert "49" not in [t.strip() for t in read.text if "7 * 7" in t]
+    shown = "".join(read.text)
+    for name in names[:3]:
+        assert name in shown
+    assert "no picture" in shown
+    rows = sum(tag == "tr" for tag, _ in read.tags)
+    assert rows >= len(names)
+
+
+def test_without_truth(tmp_path: Path) -> None:
+    target = write_report(synthetic(tmp_path, ["a", "b", "c"], truth=False), tmp_path / "x.html")
+    text = " ".join(Reader(target.read_text(encoding="utf-8")).text)
+    assert "in truth" not in text
+    assert "What to do next" in text
+
+
+def test_a_run_under_way_and_one_without_recording(tmp_path: Path) -> None:
+    (folder,) = synthetic(tmp_path, ["a", "b", "c"], methods=("em",))
+    for name in ("result.json", "recording.safetensors", "labels.safetensors", "scores-test.npy"):
+        (folder / name).unlink()
+    run = read_run(folder)
+    assert run.labels == {}
+    assert write_report([folder], tmp_path / "x.html").is_file()
+
+
+def test_errors_are_one_line(tmp_path: Path, run_folders: dict[str, Path]) -> None:
+    with pytest.raises(FileNotFoundError, match="no run there"):
+        write_report([tmp_path], tmp_path / "x.html")
+    with pytest.raises(ValueError, match="none given"):
+        write_report([], tmp_path / "x.html")
+    other = synthetic(tmp_path / "other", ["a", "b", "c"], methods=("em",))
+    with pytest.raises(ValueError, match="its classes are not those of"):
+        read_runs([run_folders["an"], *other])
+    with pytest.raises(FileNotFoundError, match="no leaderboard there"):
+        write_report(other, tmp_path / "x.html", leaderboard=tmp_path / "no.csv")
+    assert not (tmp_path / "x.html").exists()
+
+
+def test_runs_are_named_apart(tmp_path: Path) -> None:
+    base = synthetic(tmp_path, ["a", "b", "c"], methods=("em",))[0]
+    import shutil
+
+    for name, change in (("two", ("seed = 0", "seed = 1")), ("three", ("[x]", "[x]"))):
+        shutil.copytree(base, tmp_path / name)
+        text = (base / "config.toml").read_text().replace(*change)
+        (tmp_path / name / "config.toml").write_text(text)
+    labels = [run.label for run in read_runs([base, tmp_path / "two", tmp_path / "three"])]
+    assert len(set(labels)) == 3
+    assert labels[1] == "EM, seed 1"
+
+
+def test_commands(
+    run_folders: dict[str, Path], results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def call(*words: Any) -> str:
+        with pytest.raises(SystemExit) as stop:
+            main([str(word) for word in words])
+        assert stop.value.code in (0, None)
+        return capsys.readouterr().out
+
+    out = call(
+        "report",
+        run_folders["an"],
+        run_folders["em"],
+        "--bench",
+        results,
+        "--out",
+        tmp_path / "r.html",
+        "--note",
+        "n<o>te",
+    )
+    assert out == f"report: {tmp_path / 'r.html'}\n"
+    text = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "Benchmark" in text
+    assert "n&lt;o&gt;te" in text
+    assert json.loads(call("figure", "--list", "--json"))
+    out = call("figure", "positive-loss", run_folders["an"], "--out", tmp_path / "f.png")
+    assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
+
+
+# -- in a browser ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def visit(browser: Any) -> Any:
+    """Open a page at a width; whatever it complains of or fails to load is returned with it."""
+    contexts = []
+
+    def open_(path: Path, width: int, **options: Any) -> tuple[Any, list[str]]:
+        context = browser.new_context(viewport={"width": width, "height": 900}, offline=True, **options)
+        contexts.append(context)
+        page, complaints = context.new_page(), []
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("dialog", lambda dialog: complaints.append(dialog.message))
+        page.on("requestfailed", lambda request: complaints.append(request.url[:80]))
+        page.on(
+            "request", lambda r: complaints.append(r.url[:80]) if not r.url.startswith(("file:", "data:")) else None
+        )
+        page.goto(path.as_uri())
+        page.wait_for_selector("html[data-ready]")
+        return page, complaints
+
+    yield open_
+    for context in contexts:
+        context.close()
+
+
+def fits(page: Any) -> None:
+    """Nothing sticks out of the window, no text out of its box, no picture is broken."""
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    broken = "[...document.images].filter(i => !i.complete || !i.naturalWidth).length"
+    assert page.evaluate(broken) == 0
+    out = """[...document.querySelectorAll('body *:not(svg *)')].filter(e => {
+        if (e.closest('.scroll, .plot, pre') || !e.getClientRects().length) return false;
+        const box = e.getBoundingClientRect();
+        return box.right > innerWidth + 1 || box.left < -1;
+    }).map(e => e.outerHTML.slice(0, 120))"""
+    assert page.evaluate(out) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
+def test_in_a_browser(page: Path, visit: Callable[..., Any], width: int, scheme: str) -> None:
+    shown, complaints = visit(page, width, color_scheme=scheme)
+    fits(shown)
+    paper = shown.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+    assert (paper == "rgb(255, 255, 255)") == (scheme == "light")
+    column = "[...document.querySelectorAll('#class-table tbody tr')].map(r => Number(r.cells[1].dataset.value))"
+    shown.click("#class-table th:nth-child(2) button")
+    falling = shown.evaluate(column)
+    assert falling == sorted(falling, reverse=True)
+    shown.click("#class-table th:nth-child(2) button")
+    assert shown.evaluate(column) == sorted(falling)
+    shown.emulate_media(media="print")
+    assert shown.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
+    assert complaints == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "names", [HOSTILE, ["only"], [f"class {i}" for i in range(1000)]], ids=["hostile", "1", "1000"]
+)
+def test_any_classes_in_a_browser(names: list[str], tmp_path: Path, visit: Callable[..., Any]) -> None:
+    target = write_report(synthetic(tmp_path, names), tmp_path / "x.html")
+    for width in (1440, 390):
+        shown, complaints = visit(target, width)
+        fits(shown)
+        if len(names) == 1000:
+            shown.fill("#class-search", "class 99")
+            assert shown.locator("#class-table tbody tr:visible").count() == 11
+        assert complaints == []
