@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -160,6 +161,31 @@ def test_claims(store: Any) -> None:
     store.clear("r")
     assert claims.claim(store, "r", retry=True) is None
     assert store.find().rows == [bench.Row("r", "toy", "an", test_map=1.5)]
+
+
+def test_many_at_once_win_each_claim_once(store: Any) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    workers, runs = 6, [f"run-{i}" for i in range(12)]
+    if isinstance(store, Folder):
+        start = threading.Barrier(workers)
+    else:
+        start = threading.Barrier(2)  # SQLite lets one write at a time
+        workers = 2
+
+    def work(_: int) -> list[str]:
+        start.wait()
+        return [run for run in runs if claims.claim(store, run) is not None]
+
+    with ThreadPoolExecutor(workers) as pool:
+        won = [run for mine in pool.map(work, range(workers)) for run in mine]
+    assert sorted(won) == sorted(runs)
+
+
+def test_data_without_a_test_part_is_refused(tmp_path: Path, splits: Any) -> None:
+    bare = Splits("toy", splits.train, splits.validation)
+    with pytest.raises(ValueError, match="needs a test part with its true labels"):
+        bench.run(small_plan(), bare, out=tmp_path)
 
 
 def test_beating_keeps_a_claim(store: Any) -> None:

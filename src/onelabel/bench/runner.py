@@ -74,6 +74,9 @@ def run(
         retry: make failed runs again. probes: train linear runs together where they can be.
         told: called with every new row.
     """
+    for part in ("validation", "test"):
+        if part not in splits.parts or splits.parts[part].true is None:
+            raise ValueError(f"{splits.name}: a benchmark needs a {part} part with its true labels, and there is none")
     store, began, tally = open_store(out), time.monotonic(), Tally()
     wanted = {planned.run_id: planned for planned in plan}
     where = device or ("cuda" if torch.cuda.is_available() else "cpu")
