@@ -30,6 +30,7 @@ def main() -> None:
     parser.add_argument("--draws", default="uniform1200")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int)
+    parser.add_argument("--cells", default="", help="only these settings of the grid, as lr/batch: 1e-3/16,1e-4/8")
     parser.add_argument("--group", type=int, help="probes at once; 48 on a CPU, 600 on a GPU")
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--retry", action="store_true")
@@ -53,6 +54,9 @@ def main() -> None:
         sweeps=[name for name in sweeps if name],
         settings={"epochs": args.epochs} if args.epochs else None,
     )
+    if args.cells:
+        cells = {(float(lr), int(size)) for lr, _, size in (word.partition("/") for word in args.cells.split(","))}
+        plan = [p for p in plan if (p.settings["lr"], p.settings["batch_size"]) in cells]
     Path(args.out).mkdir(parents=True, exist_ok=True)
     print(command.summary(plan, args.out, device), flush=True)
     splits = datasets.voc_features(args.data)
