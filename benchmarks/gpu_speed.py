@@ -41,7 +41,7 @@ def kernel(name: str, logits: Tensor, observed: Tensor, out: Tensor, choice: Any
     assert form is not None
     block, warps, registers, turns = choice or (tiled.BLOCK, tiled.WARPS, 0, 0)
     options = {"block": block, "warps": warps, "registers": registers, "turns": turns}
-    pending = tiled.Pending(out, torch.empty(1, device="cuda"), torch.ones(1, device="cuda"))
+    pending = tiled.Pending(out, 1)
     return lambda: tiled.evaluate(logits, observed, form, out=out, pending=pending, **options)
 
 

@@ -276,13 +276,13 @@ class Method(nn.Module):
         views: Sequence[Tensor],
         weights: Sequence[Tensor],
     ) -> None:
-        lead = () if self.stack is None else (self.stack,)
-        if logits.ndim != 2 + len(lead) or tuple(logits.shape[: len(lead)]) != lead:
+        shape, lead = logits.shape, () if self.stack is None else (self.stack,)
+        if len(shape) != 2 + len(lead) or shape[: len(lead)] != lead:
             want = "B×L" if not lead else f"{self.stack}×B×L"
             raise ValueError(f"logits must have shape {want}, got {tuple(logits.shape)}")
         if not logits.is_floating_point():
             raise ValueError(f"logits must be floating point, got {logits.dtype}")
-        if tuple(observed.shape) not in (tuple(logits.shape), tuple(logits.shape[-2:])):
+        if observed.shape not in (shape, shape[-2:]):
             raise ValueError(
                 f"observed must have the shape of logits {tuple(logits.shape)}, got {tuple(observed.shape)}"
             )

@@ -11,7 +11,7 @@ _ready: dict[tuple[Any, ...], Any] = {}
 
 
 def launch(kernel: Any, grid: tuple[int, int], given: list[Any], fixed: tuple[Any, ...], **options: int) -> None:
-    """Run `kernel` on `grid` with its arguments `given` (tensors and numbers) and the constants after them, `fixed`.
+    """Run `kernel` on `grid` with its arguments `given`, tensors before numbers, and the constants after, `fixed`.
 
     `options` are Triton's own.
 
@@ -21,20 +21,20 @@ def launch(kernel: Any, grid: tuple[int, int], given: list[Any], fixed: tuple[An
     """
     plain: list[Any] = []
     kind: list[Any] = [id(kernel), fixed, *options.values()]
-    device = None
     for value in given:
         if isinstance(value, Tensor):
             address = value.data_ptr()
             plain.append(address)
-            kind.append((value.dtype, address % 16 == 0))
-            device = value.device if device is None else device
+            kind.append((value.dtype, address & 15 == 0))
         else:
             plain.append(value)
-            kind.append(type(value) if value < 2**31 else "wide")
+            if value >= 1 << 31:
+                kind.append(len(plain))
+    device = given[0].device
     kind.append(device)
     key = tuple(kind)
     compiled = _ready.get(key)
-    index = device.index if device is not None and device.type == "cuda" else None
+    index = device.index if device.type == "cuda" else None
     if index is None or index == torch.cuda.current_device():
         compiled = _run(kernel, compiled, grid, given, plain, fixed, options, index)
     else:

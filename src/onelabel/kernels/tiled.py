@@ -6,7 +6,7 @@ host never waits. Imported on first use, because it imports triton.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,16 +23,19 @@ TURNS, WAVE = 4, 1 << 13
 SCALERS = 1024
 NUMBERS = (4, 6, 4)  #: numbers a curve may have: positive, unknown, negative
 NO_FACTOR, UPSTREAM, GUESS, CHECK = range(4)
+AT_UPSTREAM, AT_STRIDE, AT_FACTOR = 6, 14, 8  #: places among the kernel's arguments, and among its constants
 _guesses: dict[tuple[Any, ...], Tensor] = {}
 _of_graphs: list[Tensor] = []
 
 
-class Pending(NamedTuple):
-    """A gradient made for a guess at the upstream gradient, and the guess."""
+class Pending:
+    """A gradient made for a guess at the upstream gradient, and the call that made it, logits and labels left out."""
 
-    gradient: Tensor
-    used: Tensor
-    guess: Tensor
+    def __init__(self, logits: Tensor, models: int) -> None:
+        self.gradient = torch.empty_like(logits, memory_format=torch.contiguous_format)
+        self.used = torch.empty(models, dtype=torch.float32, device=logits.device)
+        self.guess = _guess(logits.device, models)
+        self.call: tuple[list[Any], tuple[Any, ...], tuple[int, int], int] | None = None
 
 
 def evaluate(
@@ -54,8 +57,7 @@ def evaluate(
 ) -> tuple[Tensor | None, Tensor | None]:
     """The mean loss (float32, one per model) and its gradient (in the logits' dtype, times `upstream`), as asked for.
 
-    `out` receives the gradient and may be `logits` itself. With `pending` the gradient is made for its guess, or,
-    given `upstream` too, made anew on the device where that turned out to be another.
+    `out` receives the gradient and may be `logits` itself. With `pending` the gradient is made for its guess.
     """
     models = logits.shape[0] if logits.ndim == 3 else 1
     batch, num_classes = logits.shape[-2:]
@@ -74,10 +76,8 @@ def evaluate(
     if skims is None:  # else there is something in almost every tile
         skims = 2 * num_classes >= block
     fits = observed.data_ptr() % 16 == 0 and (models == 1 or observed.ndim == 2 or size % 16 == 0)
-    factor_from = (
-        (NO_FACTOR if upstream is None else UPSTREAM) if pending is None else GUESS if upstream is None else CHECK
-    )
-    none = logits  # a pointer that is not read
+    factor_from = GUESS if pending is not None else NO_FACTOR if upstream is None else UPSTREAM
+    none = out  # a pointer that is not read
     used, guess = (none, none) if pending is None else (pending.used, pending.guess)
     given = [
         logits, observed, out, sums,
@@ -99,7 +99,11 @@ def evaluate(
         shape.two_sided, skims and plain and fits, shape.unknown.kind % MIRROR in LOG_ONCE,
         16 // logits.element_size(), block,
     )  # fmt: skip
-    launch(entries, (programs, models), given, fixed, num_warps=warps, **({"maxnreg": registers} if registers else {}))
+    options = {"num_warps": warps, "maxnreg": registers} if registers else {"num_warps": warps}
+    launch(entries, (programs, models), given, fixed, **options)
+    if pending is not None:
+        given[0] = given[1] = None  # the graph keeps them
+        pending.call = given, fixed, (programs, models), warps
     if loss and programs > 1:
         whole = torch.empty(models, dtype=torch.float32, device=logits.device)
         # One program a model: with few and wide steps it is done in microseconds.
@@ -111,12 +115,7 @@ def evaluate(
 
 def begin(logits: Tensor, observed: Tensor, shape: Form) -> tuple[Tensor, Pending]:
     """The loss, and its gradient for the upstream gradient that came last time."""
-    models = logits.shape[0] if logits.ndim == 3 else 1
-    pending = Pending(
-        torch.empty_like(logits, memory_format=torch.contiguous_format),
-        torch.empty(models, dtype=torch.float32, device=logits.device),
-        _guess(logits.device, models),
-    )
+    pending = Pending(logits, logits.shape[0] if logits.ndim == 3 else 1)
     value, _ = evaluate(logits, observed, shape, out=pending.gradient, pending=pending)
     assert value is not None
     return value, pending
@@ -124,10 +123,16 @@ def begin(logits: Tensor, observed: Tensor, shape: Form) -> tuple[Tensor, Pendin
 
 def finish(logits: Tensor, observed: Tensor, shape: Form, pending: Pending | None, upstream: Tensor) -> Tensor:
     """The gradient for `upstream`: where the guess was right, what is there; else, and without `pending`, made anew."""
-    out = None if pending is None else pending.gradient
-    _, gradient = evaluate(logits, observed, shape, loss=False, upstream=upstream, out=out, pending=pending)
-    assert gradient is not None
-    return gradient
+    if pending is None or pending.call is None:
+        _, gradient = evaluate(logits, observed, shape, loss=False, upstream=upstream)
+        assert gradient is not None
+        return gradient
+    given, fixed, grid, warps = pending.call
+    given[0], given[1] = logits.contiguous(), observed.contiguous()
+    given[3] = given[0]  # no sums are stored
+    given[AT_UPSTREAM], given[AT_STRIDE] = upstream, upstream.stride(0) if upstream.ndim else 0
+    launch(entries, grid, given, (*fixed[:AT_FACTOR], CHECK, False, *fixed[AT_FACTOR + 2 :]), num_warps=warps)
+    return pending.gradient
 
 
 def rescale_(x: Tensor, factor: Tensor) -> Tensor:

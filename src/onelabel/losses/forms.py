@@ -23,6 +23,7 @@ NONE = Curve()
 
 
 Seen = Callable[[], Tensor]
+Builder = Callable[[Any, int, Seen], Form | None]
 
 
 def form_of(method: Method, logits: Tensor, observed: Tensor) -> Form | None:
@@ -36,13 +37,17 @@ def make_form(method: Method, num_classes: int, seen: Seen) -> Form | None:
 
     A subclass that overrides `entries` or `compute` is not taken for its parent.
     """
-    for cls, build in _FORMS.items():
-        same = isinstance(method, cls) and all(
-            getattr(type(method), name) is getattr(cls, name) for name in ("entries", "compute", "reduce")
+    kind = type(method)
+    if kind not in _BUILDERS:
+        same = (
+            build
+            for cls, build in _FORMS.items()
+            if issubclass(kind, cls)
+            and all(getattr(kind, name) is getattr(cls, name) for name in ("entries", "compute", "reduce"))
         )
-        if same:
-            return build(method, num_classes, seen)
-    return None
+        _BUILDERS[kind] = next(same, None)
+    build = _BUILDERS[kind]
+    return None if build is None else build(method, num_classes, seen)
 
 
 def _bce(m: Any, num_classes: int, seen: Seen) -> Form:
@@ -133,7 +138,7 @@ def _gr(m: Any, num_classes: int, seen: Seen) -> Form | None:
     if m.trainable:
         return None
     kind = f.ROBUST_LINEAR if not isinstance(m.q3, Tensor) and m.q3 == 1 else f.ROBUST
-    now = [m.now(name) for name in ("w", "b", "mu", "sigma")]
+    now = [getattr(m, f"{name}_now") for name in ("w", "b", "mu", "sigma")]
     positive = nll(eps=m.eps) if m.eps else Curve(f.GENERALISED, (m.q1,))
     return Form(positive, Curve(kind, (m.q2, m.q3, *now)), NEGATIVE)
 
@@ -143,7 +148,7 @@ def _share(m: Any) -> float:
     return 1.0 if m.variant == "reference" else 0.5
 
 
-_FORMS: dict[type[Any], Callable[[Any, int, Seen], Form | None]] = {
+_FORMS: dict[type[Any], Builder] = {
     BCE: _bce,
     IU: _iu,
     ANLS: _anls,
@@ -157,3 +162,5 @@ _FORMS: dict[type[Any], Callable[[Any, int, Seen], Form | None]] = {
     LASD: _lasd,
     GR: _gr,
 }
+#: Which of them a class takes, found once.
+_BUILDERS: dict[type[Any], Builder | None] = {}
