@@ -100,7 +100,7 @@ def _labels(file: Path, ids: list[int], attributes: int, report: Report) -> NDAr
     try:
         table = csv.read_csv(
             file,
-            read_options=csv.ReadOptions(column_names=columns),
+            read_options=csv.ReadOptions(column_names=columns, encoding="latin-1"),  # any byte is a letter
             parse_options=csv.ParseOptions(delimiter=" ", quote_char=False, invalid_row_handler=irregular),
             convert_options=csv.ConvertOptions(
                 column_types=dict.fromkeys(columns, arrow.string()), include_columns=columns[:3]
