@@ -92,6 +92,7 @@ def test_sweeps_other_draws_and_protocols_stay_out_of_tables() -> None:
         *bench.make_plan("voc2012", ["em"], modes=["finetune"], draws=["biased:1"], seeds=[0, 1, 2]),
         *bench.make_plan("voc2012", ["em"], modes=["finetune"], protocol_name="em", seeds=[0, 1, 2]),
         *bench.make_plan("voc2012", ["em"], modes=["finetune"], fractions=[0.5], seeds=[0, 1, 2]),
+        *bench.make_plan("voc2012", ["em"], modes=["finetune"], settings={"epochs": 3}, seeds=[0, 1, 2]),
     ]
     rows = [p.row(test_map=10.0, validation_map=99.0) for p in other if p.hyper["alpha"] != 0.2 or p.plan == "table"]
     cell = tables.pick([*rows, *some_rows()], "voc2012", "em", "finetune")

@@ -10,7 +10,7 @@ from onelabel.bench import tables
 from onelabel.bench.published import anchor, published
 from onelabel.bench.render import Sheet, as_text
 from onelabel.bench.results import Row
-from onelabel.bench.stats import Cell, cells, holm, orderings, paired_p
+from onelabel.bench.stats import Cell, cells, holm, orderings, p_text, paired_p
 from onelabel.bench.sweeps import SWEEPS, Sweep, line_of, position, sweep
 from onelabel.bench.tables import NOT_RUN, Results, pick
 from onelabel.contract import list_methods
@@ -94,11 +94,13 @@ def overview(found: Results, dataset: str, mode: str, *, only_run: bool = False)
             lines.append((name, "–", bad[0].error[:60] if bad else NOT_RUN, *["–"] * 5, known_as, where))
             continue
         first = cell.rows[0]
+        tried = len(cells(tables.candidates(found.rows, dataset, name, mode)))
         rate = f"{first.settings.get('lr', 0):g}, {first.settings.get('batch_size', '–')}"
+        rate += f" (best of {tried})" if tried > 1 else ""
         gaps = [tables._gap(cell, other, metric) for other in (base, full)]
         seen = "" if first.supervision == "positive" else f" ({first.supervision})"
         lines.append(
-            (f"{name}{seen}", rate, cell.text(metric), str(len(cell.rows)), gaps[0], "–" if p is None else f"{p:.3f}",
+            (f"{name}{seen}", rate, cell.text(metric), str(len(cell.rows)), gaps[0], p_text(p),
              gaps[1], cell.text("test_map_averaged_flip"), known_as, where)
         )  # fmt: skip
     columns = (

@@ -193,16 +193,15 @@ def _alone(planned: Planned, context: _Context) -> Row:
             seed=planned.seed,
             **{**planned.settings, **context.settings},
         )
-        numbers = measure.of_run(made, splits)
+        parts = {name: len(part) for name, part in splits.parts.items()}
+        row = planned.row(**measure.of_run(made, splits), started=started, rows=parts)
     except Exception as error:  # any failure of one run must leave the others
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-        return _failed(planned, error, started, time.perf_counter() - clock)
-    seconds = time.perf_counter() - clock
-    parts = {name: len(part) for name, part in splits.parts.items()}
-    del made, feeds
-    gc.collect()
-    return planned.row(**numbers, started=started, seconds=seconds, rows=parts)
+        row = _failed(planned, error, started, None)
+    made = feeds = None
+    gc.collect()  # captured graphs and optimisers hold the device's memory in cycles
+    if not row.done and torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    return dataclasses.replace(row, seconds=time.perf_counter() - clock)
 
 
 def _failed(planned: Planned, error: Exception, started: str, seconds: float | None) -> Row:

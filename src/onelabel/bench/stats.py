@@ -82,6 +82,11 @@ def paired_p(one: Mapping[Any, float], other: Mapping[Any, float]) -> float | No
     return float(need("scipy.stats", "bench").ttest_rel(first, second).pvalue)
 
 
+def p_text(value: float | None) -> str:
+    """A p-value for a table."""
+    return "–" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
 def holm(values: Sequence[float | None]) -> list[float | None]:
     """Holm's step-down adjustment; None (not tested) stays None and does not count."""
     tested = sorted((value, i) for i, value in enumerate(values) if value is not None)

@@ -15,7 +15,7 @@ from onelabel.bench.recipe import recipe
 from onelabel.bench.render import Sheet
 from onelabel.bench.results import Found, Row
 from onelabel.bench.results import find as find_rows
-from onelabel.bench.stats import Cell, chosen, holm, paired_p
+from onelabel.bench.stats import Cell, chosen, holm, p_text, paired_p
 
 NOT_RUN = "not run"
 #: What a published row's setting is among our modes.
@@ -67,21 +67,30 @@ def build(name: str, found: Found, *, dataset: str = "voc2012") -> Sheet:
     return TABLES[name].build(TABLES[name], whole, dataset)
 
 
-def pick(
+def candidates(
     rows: Sequence[Row], dataset: str, name: str, mode: str, *, rules: str = "onelabel", draw: str = "uniform1200",
     backbone: str | None = None,
-) -> Cell | None:  # fmt: skip
-    """The finished runs of a method with its recipe's settings; where learning rates were searched, the best cell."""
+) -> list[Row]:  # fmt: skip
+    """The runs of a method with its recipe's settings under a protocol, whatever was searched."""
     mine = [r for r in rows if (r.dataset, r.label, r.mode, r.protocol, r.draw) == (dataset, name, mode, rules, draw)]
-    mine = [r for r in mine if r.fraction == 1]
+    mine = [r for r in mine if r.fraction == 1 and backbone in (None, r.settings.get("backbone", "resnet50"))]
     try:
-        hyper = recipe(dataset, name, mode, protocol(rules)).hyper
-        mine = [r for r in mine if dict(r.hyper) == hyper]
+        wanted = recipe(dataset, name, mode, protocol(rules))
     except ValueError:  # a method of a later catalogue
-        pass
-    if backbone is not None:
-        mine = [r for r in mine if r.settings.get("backbone", "resnet50") == backbone]
-    return chosen(mine)
+        return mine
+    free = {"lr", "batch_size"} if mode in protocol(rules).search else set()
+    free |= {"backbone"} if backbone else set()
+    fixed = {k: v for k, v in wanted.settings.items() if k not in free}
+    return [
+        r
+        for r in mine
+        if dict(r.hyper) == wanted.hyper and fixed == {k: v for k, v in r.settings.items() if k not in free}
+    ]
+
+
+def pick(rows: Sequence[Row], dataset: str, name: str, mode: str, **which: Any) -> Cell | None:
+    """The finished runs of a method (see `candidates`); where learning rates were searched, the best cell's."""
+    return chosen(candidates(rows, dataset, name, mode, **which))
 
 
 def failures(rows: Sequence[Row], dataset: str, name: str, mode: str) -> list[Row]:
@@ -134,7 +143,7 @@ def compare(table: Table, found: Results, dataset: str) -> Sheet:
             words += [f"failed: {failed[0].error[:60]}" if failed else NOT_RUN, *["–"] * 4]
         else:
             words += [cell.text(metric), str(len(cell.rows)), _gap(cell, base[mode], metric)]
-            words += ["–" if p is None else f"{p:.3f}", _gap(cell, full[mode], metric)]
+            words += [p_text(p), _gap(cell, full[mode], metric)]
         words += [cell.text("test_map_averaged_flip") if cell else "–"] if averaged else []
         if linear:
             as_probe = pick(found.rows, dataset, n.name, "linear") if mode != "linear" else None
