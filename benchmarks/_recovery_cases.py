@@ -25,7 +25,7 @@ def voc(folder: Path = VOC) -> Arrays:
 
 
 def digits() -> Arrays:
-    """digits-scenes through random patches (`benchmarks/selection.py`): 4,000 rows, 10 classes, k = 2.1, weak features."""
+    """digits-scenes through random patches (`benchmarks/selection.py`): 4,000 rows, 10 classes, k = 2.1, weak."""
     from selection import digits_case
 
     from onelabel.data import load_dataset

@@ -1,0 +1,130 @@
+"""A run's calibration: learnt from single positives of held-out rows, applied by predict and every export."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from onelabel.labels import Labels, drop_labels
+from onelabel.metrics import calibration_error
+from onelabel.models import build_classifier
+from onelabel.recovery import export_run, predict
+from onelabel.recovery.calibrate import Calibration
+from onelabel.recovery.carried import FILE, Carried, calibrate_run, calibration_of, digest
+from onelabel.recovery.command import _carry
+from onelabel.recovery.inputs import Inputs
+from onelabel.training import Run, TrainConfig
+from onelabel.training.files import write_tensors
+from onelabel.training.restore import weights_metadata
+
+NAMES = tuple("abcde")
+SLOPE, KNOTS, INTERCEPT = np.array([1.5, -0.7]), np.array([0.2]), np.linspace(-2, 1, 5)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    folder.mkdir()
+    torch.manual_seed(0)
+    config = TrainConfig(backbone="small-cnn", size=32, mode="finetune")
+    classifier = build_classifier(5, backbone="small-cnn").eval()
+    (folder / "config.toml").write_text(config.to_toml())
+    (folder / "metrics.jsonl").write_text("")
+    write_tensors(
+        folder / "weights-best.safetensors", classifier.state_dict(), weights_metadata(classifier, config, NAMES)
+    )
+    made = Carried(Calibration(SLOPE, KNOTS, INTERCEPT, 1.5), NAMES, 500, digest(folder))
+    (folder / FILE).write_text(json.dumps(made.to_json()))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    image = pytest.importorskip("PIL.Image")
+    folder, rng = tmp_path_factory.mktemp("pictures"), np.random.default_rng(0)
+    for i in range(4):
+        image.fromarray(rng.integers(256, size=(32, 32, 3), dtype=np.uint8)).save(folder / f"{i}.png")
+    return [str(folder / f"{i}.png") for i in range(4)]
+
+
+def said(path: Path) -> np.ndarray:
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return np.array([[dict(zip(x["classes"], x["probabilities"], strict=True))[n] for n in NAMES] for x in lines])
+
+
+def test_predict_applies_it_and_raw_does_not(run: Path, pictures: list[str], tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"floor": 1e-9, "threshold": 0.5}
+    assert predict(run, pictures, tmp_path / "raw.jsonl", raw=True, **settings)["calibrated"] is False
+    assert predict(run, pictures, tmp_path / "p.jsonl", **settings)["calibrated"] is True
+    sigmoid, found = said(tmp_path / "raw.jsonl"), said(tmp_path / "p.jsonl")
+    s = np.log(sigmoid / (1 - sigmoid))
+    z = SLOPE[0] * s + SLOPE[1] * np.maximum(s - KNOTS[0], 0) + INTERCEPT
+    np.testing.assert_allclose(found, 1 / (1 + np.exp(-z)), atol=2e-5)
+
+
+@pytest.mark.parametrize("to", ["safetensors", "torchscript", "hf", "onnx"])
+def test_exports_carry_it(run: Path, pictures: list[str], tmp_path: Path, to: str) -> None:
+    if to == "onnx":
+        for module in ("onnx", "onnxruntime", "onnxscript"):
+            pytest.importorskip(module)
+    out = tmp_path / ("m.safetensors" if to == "safetensors" else "m.onnx" if to == "onnx" else "m")
+    made = export_run(run, to, out, samples=pictures)
+    assert made.calibrated
+    assert made.difference <= 1e-5
+    if to == "safetensors":
+        assert not export_run(run, to, tmp_path / "raw.safetensors", samples=pictures, raw=True).calibrated
+    if to == "onnx":
+        from onelabel.recovery import OnnxPredictor
+
+        predict(run, pictures, tmp_path / "p.jsonl", floor=1e-9)
+        np.testing.assert_allclose(OnnxPredictor(out)(pictures), said(tmp_path / "p.jsonl"), atol=2e-5)
+    if to in ("safetensors", "hf"):
+        config = json.loads((tmp_path / "m.json" if to == "safetensors" else out / "config.json").read_text())
+        assert config["calibration"]["intercept"] == pytest.approx(INTERCEPT.tolist())
+
+
+def test_of_other_weights_or_damaged(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    assert calibration_of(Run.load(copy)) is not None
+    about = json.loads((copy / FILE).read_text())
+    (copy / FILE).write_text(json.dumps(about | {"weights": "0" * 64}))
+    assert calibration_of(Run.load(copy)) is None
+    assert "other weights" in capsys.readouterr().err
+    for broken in ("{", json.dumps(about | {"intercept": [0.0]}), json.dumps(about | {"schema_version": 99})):
+        (copy / FILE).write_text(broken)
+        with pytest.raises(ValueError, match=r"calibration\.json"):
+            calibration_of(Run.load(copy))
+
+
+def test_learnt_from_single_positives(run: Path, tmp_path: Path) -> None:
+    """Sigmoids of a distorted scale come out calibrated on other rows, those without any positive included."""
+    rng = np.random.default_rng(0)
+    z = 2 * rng.standard_normal((16_000, 5)) - np.linspace(1, 3, 5)
+    y = rng.random(z.shape) < 1 / (1 + np.exp(-z))
+    sigmoid = 1 / (1 + np.exp(-(0.5 * z + 1.5)))
+    keep = np.flatnonzero(y[:8000].any(1))[:3000]
+    held, labels = sigmoid[keep], drop_labels(y[keep].astype(np.uint8), seed=0)
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    stub: Any = SimpleNamespace(path=copy, class_names=NAMES)
+    lines: list[str] = []
+    told: Any = SimpleNamespace(k=None)
+    _carry(Inputs(None, labels, None, "", run=stub, held=(held, labels)), told, lines.append)
+    assert "3,000 rows" in lines[0]
+    fitted = calibration_of(stub)
+    assert fitted is not None
+    new = sigmoid[8000:]
+    found = fitted.raw(np.log(new / (1 - new))).numpy()
+    assert calibration_error(found, y[8000:]) < 0.03 < 0.15 < calibration_error(new, y[8000:])
+    few = Labels.from_matrix(labels.to_dense()[:50])
+    assert calibrate_run(stub, held[:50], few) is None
+    _carry(Inputs(None, labels, None, "", run=stub), told, lines.append)
+    assert "uncalibrated" in lines[-1]
