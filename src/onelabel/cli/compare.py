@@ -79,7 +79,7 @@ def compare(
             size=size,
             device=device,
             blind=blind,
-            **pairs(option, "--option"),
+            loader=pairs(option, "--option"),
         )
         choice, rows = work.compare(
             parts,

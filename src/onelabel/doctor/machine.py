@@ -37,7 +37,7 @@ def python() -> Iterable[Finding]:
     yield Finding("python", "ok", f"{version} on {platform.system()} {platform.machine()}, {os.cpu_count()} CPUs")
     from onelabel import __version__
 
-    yield Finding("onelabel", "ok", f"{__version__} in {Path(__file__).parent}")
+    yield Finding("onelabel", "ok", f"{__version__} in {Path(__file__).parents[1]}")
 
 
 def torch() -> Iterable[Finding]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,12 +35,12 @@ def read_parts(
     size: int = 448,
     device: str | None = None,
     blind: bool = False,
-    **options: Any,
+    loader: Mapping[str, Any] | None = None,
 ) -> Parts:
     """The parts of FEATURES (a file, or a folder with labels.npz and features-…npz) or of DATA (with a backbone).
 
-    `blind` hides the clean validation labels: the held-out rows keep only what was observed. `options` are the data
-    loader's.
+    `blind` hides the clean validation labels: the held-out rows keep only what was observed. `loader` are the data
+    loader's own options.
     """
     folder = Path(source).expanduser()
     if (folder / "labels.npz").is_file():
@@ -48,9 +48,8 @@ def read_parts(
         return Parts(voc.train[0], voc.observed, (voc.validation[0], voc.held) if blind else voc.validation, voc.test)
     from onelabel.data import load_dataset
 
-    if source == "digits-scenes":
-        options.setdefault("size", size)
-    splits = load_dataset(source, root=root, **options)
+    own = {"size": size} if source == "digits-scenes" else {}
+    splits = load_dataset(source, root=root, **{**own, **(loader or {})})
     made: dict[str, Any] = dict(splits.parts)
     if not hasattr(splits.train, "X"):
         if backbone is None:

@@ -56,7 +56,7 @@ def run_recovery(w: Wanted, echo: Callable[[str], Any]) -> Recovered:
     exports = [_export(pair) for pair in w.export]
     inputs = load_inputs(
         w.source, data=w.data, tuned=w.tuned, backbone=w.backbone, weights=w.weights, size=w.size, device=w.device,
-        root=w.root, **w.options,
+        root=w.root, loader=w.options,
     )  # fmt: skip
     spec: Any = w.method or inputs.method or "em"
     options: dict[str, Any] = {"folds": w.folds, "k": w.k, "max_rows": w.max_rows, "seed": w.seed}

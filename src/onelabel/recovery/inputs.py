@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,7 @@ def load_inputs(
     size: int = 448,
     device: str | None = None,
     root: str | None = None,
+    loader: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Inputs:
     """Read RUN (with `data`, what it was trained on) or DATA.
@@ -63,6 +65,7 @@ def load_inputs(
     scores on its features are no longer held out: a run's initial weights are used unless `tuned`.
     """
     run: Any = None
+    options = {**options, **(loader or {})}
     if is_run(source):
         from onelabel.training import Run
         from onelabel.training.again import Origin
