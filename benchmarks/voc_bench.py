@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import fcntl
 import io
+import json
 import mmap
 import multiprocessing
 import os
@@ -108,6 +109,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--backbone", default="resnet50")
     parser.add_argument("--size", type=int, default=448)
     parser.add_argument("--epochs", type=int, help="for every method; the recipes' unless given")
+    parser.add_argument("--set", action="append", default=[], help="a setting of training for all runs, as NAME=VALUE")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--eval-batch", type=int, default=64)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
@@ -143,6 +145,12 @@ def main() -> None:
     plan = []
     own: dict[str, Any] = {"backbone": args.backbone, "size": args.size}
     own |= {"epochs": args.epochs} if args.epochs else {}
+    for word in args.set:
+        name, _, value = word.partition("=")
+        try:
+            own[name] = json.loads(value)
+        except ValueError:
+            own[name] = value
     dataset = "voc2012" if not args.limit else f"voc2012-first-{args.limit}"
     common: dict[str, Any] = {"protocol_name": args.protocol, "settings": own}
     for name, mode, draw, seeds in parse_runs(args.runs):

@@ -174,12 +174,13 @@ def sweeps(found: Results, dataset: str) -> list[str]:
     """Every sweep as a table: a line a method (or further setting), a column a value."""
     made = []
     for each in SWEEPS.values():
-        for mode in ("linear", "finetune"):
-            mine = _of_sweep(each, found.rows, dataset, mode)
-            if mine:
-                made.append(_sheet(_sweep_sheet(each, mine, mode)))
-        if not any(_of_sweep(each, found.rows, dataset, mode) for mode in ("linear", "finetune")):
-            made.append(f"**{each.name}** ({each.figure}: {each.doc}): {NOT_RUN}.")
+        sheets = [
+            _sweep_sheet(each, mine, mode)
+            for mode in ("linear", "finetune")
+            if (mine := _of_sweep(each, found.rows, dataset, mode))
+        ]
+        shown = [_sheet(sheet) for sheet in sheets if len(sheet.columns) > 2]  # one value is no sweep
+        made += shown or [f"**{each.name}** ({each.figure}: {each.doc}): {NOT_RUN}."]
     return made
 
 
