@@ -1,4 +1,4 @@
-"""A small, honest VOC 2012 fine-tuning on a CPU, and its report: some hundred pictures, 224 px, linear then one epoch.
+"""A small, honest VOC 2012 fine-tuning on a CPU, and its report: some hundred pictures, 160 px, linear then one epoch.
 
 python tests/report/voc.py FOLDER VOCDEVKIT WEIGHTS METHOD…    (each method some minutes; goes on where it stopped)
 """
@@ -15,9 +15,9 @@ from onelabel.data import Splits, load_dataset
 from onelabel.report import write_report
 from onelabel.training import train
 
-ROWS = {"train": 400, "validation": 100, "test": 300}
+ROWS = {"train": 240, "validation": 100, "test": 200}
 NOTE = (
-    "A small run for this page, not a result: 400 training, 100 validation and 300 test pictures of VOC 2012, 224 px, "
+    "A small run for this page, not a result: 240 training, 100 validation and 200 test pictures of VOC 2012, 160 px, "
     "ResNet-50, a linear classifier for 25 epochs and then one epoch of fine-tuning, on a CPU."
 )
 
@@ -33,7 +33,7 @@ def main(folder: Path, root: str, weights: str, *methods: str) -> None:
     for method in methods:
         if not (folder / method / "result.json").is_file():
             train(
-                splits, method=method, out=folder / method, resume=True, mode="linearinit", weights=weights, size=224,
+                splits, method=method, out=folder / method, resume=True, mode="linearinit", weights=weights, size=160,
                 epochs=1, lr=1e-5, batch_size=8, device="cpu", logger="none", checkpoint_seconds=60.0,
                 feature_cache=str(folder / "features"),
             )  # fmt: skip
