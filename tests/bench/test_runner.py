@@ -70,7 +70,7 @@ def test_failing_run_becomes_a_row_and_the_rest_is_made(tmp_path: Path, splits: 
         raise RuntimeError("the disk\nis on fire")
 
     plan = small_plan()
-    tally = bench.run(plan, splits, out=tmp_path, trainers={"em": broken}, probes=False, device="cpu")
+    tally = bench.run(plan, splits, out=tmp_path, trainers={"em": broken}, device="cpu")
     assert (tally.made, tally.failed) == (2, 2)
     failed = [row for row in bench.read(tmp_path) if not row.done]
     assert {row.method for row in failed} == {"em"}

@@ -66,7 +66,7 @@ def run(
         out: a results folder, or the URL of a database.
         feeds, fabric, model: passed on to `train`; the model's weights are put back in place before every run, its head
             drawn from the run's seed, so that compiled code serves all of them.
-        trainers: who trains a method, by name, instead of `training.train`, with its arguments.
+        trainers: who trains a method, by name, instead of `training.train` or as a probe, with `train`'s arguments.
         settings: settings of `train` for this machine (device, compile, eval_batch_size …): they are no part of a run's
             identity.
         weights: what the backbone started from, in words, for the rows.
@@ -85,7 +85,9 @@ def run(
     todo = [p for p in wanted.values() if (row := known.get(p.run_id)) is None or (retry and not row.done)]
     tally.skipped = len(wanted) - len(todo)
     context = _Context(splits, dict(feeds or {}), fabric, model, trainers or {}, dict(settings or {}))
-    together, alone = probing.group(todo) if probes and probing.possible(splits) else ([], todo)
+    own = set(context.trainers) if probes and probing.possible(splits) else {p.method for p in todo}
+    together, alone = probing.group([p for p in todo if p.method not in own])
+    alone += [p for p in todo if p.method in own]
     longest = 0.0
     for group in [*together, *([p] for p in alone)]:
         guess = sum(expected(p, list(known.values()), about["hardware"]) or longest for p in group)
