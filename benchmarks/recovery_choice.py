@@ -25,13 +25,13 @@ from onelabel.recovery.choice import expected_f1, naming_likelihood
 from onelabel.recovery.folds import ArrayScores
 
 METHODS: dict[str, dict[str, Any]] = {
-    "an": {}, "an-ls": {}, "em": {}, "gr": {}, "role": {"expected_positives": 1.5}, "asl": {},
+    "an": {}, "an-ls": {}, "em": {}, "gr": {}, "role": {"expected_positives": 1.5},
 }  # fmt: skip
 
 
 def line(scores: np.ndarray, Y: np.ndarray, labels: Any) -> dict[str, float]:
     Z = labels.to_dense()
-    sample = draw_sample(ArrayScores(scores), labels)
+    sample = draw_sample(ArrayScores(scores), labels, entries=50_000)
     fitted = fit_calibration(sample)
     q = fitted.posterior(scores.astype(np.float64), Z).numpy()
     unknown = Z == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -197,3 +198,58 @@ def test_refusals(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no recovered labels"):
         RecoveredFile.open(tmp_path / "r.parquet")
     assert not list(tmp_path.iterdir())
+
+
+def test_auto_takes_what_separates_the_unknown() -> None:
+    from onelabel.recovery.calibrate import draw_sample, fit_calibration
+    from onelabel.recovery.choice import best_for_recovery, expected_f1, naming_likelihood
+    from onelabel.recovery.folds import CrossFit
+
+    X, _, y = dataset(900, 5)
+    labels = drop_labels(y, seed=0)
+    rng = np.random.default_rng(0)
+    fits = []
+    for noise in (2.0, 0.3):  # features through which a fixed classifier sees the truth, badly and well
+        seen = (4.0 * y - 3 + noise * rng.standard_normal(y.shape)).astype(np.float32)
+        one = np.zeros((1, 5), np.float32)
+        fits.append(CrossFit(seen, np.zeros(900, np.int8), np.eye(5, dtype=np.float32)[None], one, SPEC, "as asked"))
+    chosen = best_for_recovery(fits, labels)
+    assert chosen.features is fits[1].features
+    assert "F1" in chosen.reason
+    sample = draw_sample(fits[1], labels)
+    fitted = fit_calibration(sample)
+    value, limits = expected_f1(fitted, sample)
+    q = fitted.posterior(sample.scores, sample.observed).numpy()
+    called = (q >= limits) & (labels.to_dense() == 0)
+    assert value == pytest.approx(2 * q[called].sum() / (called.sum() + q[labels.to_dense() == 0].sum()), abs=0.01)
+    true = 2 * y[called].sum() / (called.sum() + y[labels.to_dense() == 0].sum())
+    assert value == pytest.approx(true, abs=0.12)  # what is expected comes true
+    p = fitted.raw(sample.scores).numpy()
+    by_hand = 0.0
+    for row, o in zip(p[:40], labels.to_dense()[:40].argmax(1), strict=True):
+        top = bottom = 0.0
+        for Y in itertools.product([0, 1], repeat=5):
+            weight = float(np.prod(np.where(Y, row, 1 - row)))
+            if any(Y):
+                bottom += weight
+                top += weight * Y[o] / sum(Y)
+        by_hand += float(np.log(top / bottom))
+    part = type(sample)(sample.scores[:40], sample.observed[:40])
+    assert naming_likelihood(fitted, part) == pytest.approx(by_hand / 40, abs=1e-6)
+    found = crossfit(X, labels, spec="auto", folds=2, progress=False)
+    assert found.spec.method in found.reason
+
+
+def test_preference_widens_and_is_said(tmp_path: Path) -> None:
+    _, scores, y = dataset(800)
+    labels = drop_labels(y, seed=1)
+    fair = recover(None, labels, tmp_path / "a.parquet", scores=scores, show=False)
+    wide = recover(None, labels, tmp_path / "b.parquet", scores=scores, preference=3.0, show=False)
+    for a, b in zip(fair.summary, wide.summary, strict=True):
+        assert b.high - b.expected == pytest.approx(np.hypot(a.high - a.expected, 2 * a.missing))
+        assert b.low <= a.low
+    assert wide.k_interval[1] > fair.k_interval[1]
+    assert "fair draw" in fair.file.about["intervals_assume"]
+    assert "3 times" in wide.file.about["intervals_assume"]
+    with pytest.raises(ValueError, match="preference"):
+        recover(None, labels, tmp_path / "c.parquet", scores=scores, preference=0.5, show=False)

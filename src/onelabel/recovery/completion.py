@@ -146,7 +146,7 @@ def recover(
         doubt[-1] = np.sqrt(total_variance(correction, totals.gradient))
     error = np.sqrt(draw**2 + doubt**2)
     positives = known.counts().positives
-    slope = SLOPE if correction is None else min(SLOPE, correction.slope_error)
+    slope = SLOPE if correction is not None else math.hypot(SLOPE, SLOPE)  # answers settle what classes have in common
     summary = summarise(
         names, positives, totals.missing, totals.spread, error[:-1], thresholds, slope_error=slope,
         preference=preference,

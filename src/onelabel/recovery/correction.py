@@ -47,11 +47,6 @@ class Correction:
     xs: Floats | None = None
     ys: Floats | None = None
 
-    @property
-    def slope_error(self) -> float:
-        """Standard error of the factor on log odds."""
-        return 1 / max(self.present, 1) ** 0.5 if self.covariance is None else float(self.covariance[0, 0]) ** 0.5
-
     def apply(self, q: NDArray[Any]) -> NDArray[Any]:
         """Corrected probabilities of N×L entries."""
         if self.kind == "isotonic":

@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 
 from onelabel.contract import method_info
 from onelabel.labels import Labels
-from onelabel.probes import ProbeSpec, choose, fit_probes
+from onelabel.probes import ProbeSpec, fit_probes
 from onelabel.probes.features import as_features
 
 Scores = NDArray[np.float32]
 #: Entries of scores (rows × classes) that are held at a time.
 CHUNK_ENTRIES = 4_000_000
 DEFAULT = ProbeSpec("em", lr=1e-3, batch_size=64, epochs=25)
+#: What "auto" tries.
+AUTO = ("an-ls", "em", "gr", "role")
 
 
 class Scored(Protocol):
@@ -114,9 +116,8 @@ def crossfit(
 
     Args:
         features: N×D, an array or memory map; a fold's training rows are copied, the rest is read in pieces.
-        spec: the probe; a method's name takes the defaults of `DEFAULT`; "auto" lets `probes.choose` decide (on held
-            single positives of the same rows; the choice of a method by 20% of the labels leaks nothing per row that
-            calibration would notice).
+        spec: the probe; a method's name takes the settings of `DEFAULT`; "auto" trains those of `AUTO` and takes the
+            one that `choice.best_for_recovery` calls best.
         k: mean positives per row for the methods that ask.
         max_rows: train each probe on at most so many rows.
     """
@@ -126,34 +127,33 @@ def crossfit(
     if not len(labels.positive_index()[0]):
         raise ValueError(f"labels hold no positive ({labels!r}): nothing can be learnt from them")
     fold = assign_folds(labels, folds, seed=seed)
-    chosen, reason = _spec(X, labels, spec, k, device, progress)
+    specs = [_spec(name, k) for name in AUTO] if spec == "auto" else [_spec(spec, k)]
     rng = np.random.default_rng(seed)
-    weight = np.zeros((folds, labels.num_classes, X.shape[1]), np.float32)
-    bias = np.zeros((folds, labels.num_classes), np.float32)
+    weight = np.zeros((len(specs), folds, labels.num_classes, X.shape[1]), np.float32)
+    bias = np.zeros((len(specs), folds, labels.num_classes), np.float32)
     for f in range(folds):
         rows = np.flatnonzero(fold != f)
         if max_rows is not None and len(rows) > max_rows:
             rows = np.sort(rng.choice(rows, max_rows, replace=False))
         part = X[torch.from_numpy(rows)]
-        mine = _sized(chosen, len(rows))
-        fitted = fit_probes(part, labels.take(rows), [mine], device=device, progress=progress)
-        weight[f], bias[f] = fitted.weight[0], fitted.bias[0]
+        mine = [_sized(each, len(rows)) for each in specs]
+        fitted = fit_probes(part, labels.take(rows), mine, device=device, progress=progress)
+        weight[:, f], bias[:, f] = fitted.weight, fitted.bias
     array = features if isinstance(features, np.ndarray) else X.numpy()
-    return CrossFit(array, fold, weight, bias, chosen, reason)
+    made = [CrossFit(array, fold, weight[i], bias[i], each, "as asked") for i, each in enumerate(specs)]
+    if len(made) == 1:
+        return made[0]
+    from onelabel.recovery.choice import best_for_recovery
+
+    return best_for_recovery(made, labels, k=k, seed=seed)
 
 
-def _spec(
-    X: torch.Tensor, labels: Labels, spec: ProbeSpec | str, k: float | None, device: Any, progress: bool
-) -> tuple[ProbeSpec, str]:
+def _spec(spec: ProbeSpec | str, k: float | None) -> ProbeSpec:
     if isinstance(spec, ProbeSpec):
-        return spec, "as asked"
-    if spec == "auto":
-        size = DEFAULT.batch_size
-        choice = choose(X, labels, k=k, batch_size=size, seeds=(0,), device=device, progress=progress)
-        return choice.spec, choice.reason
+        return spec
     takes = k is not None and "expected_positives" in method_info(spec).defaults
     hyper = {"expected_positives": k} if takes else {}
-    return ProbeSpec(spec, hyper, DEFAULT.lr, DEFAULT.batch_size, 0, DEFAULT.epochs), "as asked"
+    return ProbeSpec(spec, hyper, DEFAULT.lr, DEFAULT.batch_size, 0, DEFAULT.epochs)
 
 
 def _sized(spec: ProbeSpec, rows: int) -> ProbeSpec:

@@ -16,7 +16,7 @@ from onelabel.recovery.thresholds import Thresholds
 
 Floats = NDArray[np.float64]
 Z95 = 1.959963984540054
-#: Log odds are believed to be right up to a factor of 1 ± this where nothing was audited.
+#: Log odds of a class are believed to be right up to a factor of 1 ± this, and those of all classes alike.
 SLOPE = 0.25
 
 
