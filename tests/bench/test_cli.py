@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from onelabel.bench.results import read
 from onelabel.cli import main
 
 
@@ -38,6 +39,25 @@ def test_from_a_file_to_a_table(tmp_path: Path, make: Any, capsys: pytest.Captur
     packed = tmp_path / "all.parquet"
     assert "4 rows" in call(capsys, "bench", "pack", out, packed)[1]
     assert "bench.md" in call(capsys, "bench", "docs", "--results", packed, "--out", tmp_path / "bench.md")[1]
+
+
+def test_pictures_are_recorded_with_their_network(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "results"
+    words = ["bench", "digits-scenes", "--methods", "an", "--modes", "linear,finetune,linearinit", "--seeds", 1]
+    words += ["--no-search", "--backbone", "small-cnn", "--weights", "random", "--size", 24, "--set", "epochs=1"]
+    words += ["--set", "linear_epochs=1", "-o", "n_train=60", "-o", "n_test=30", "--out", out, "--device", "cpu"]
+    code, text, _ = call(capsys, *words)
+    assert code == 0, text
+    found = {row.mode: row for row in read(out)}
+    assert {mode: row.status for mode, row in found.items()} == dict.fromkeys(
+        ("linear", "finetune", "linearinit"), "done"
+    )
+    for row in found.values():
+        assert (row.settings["backbone"], row.settings["size"]) == ("small-cnn", 24)
+        assert row.weights == "random"
+        assert row.train_map is not None
+    assert found["finetune"].test_ap_of == "averaged, flips"
+    assert found["finetune"].test_map_averaged_flip == pytest.approx(100 * np.mean(found["finetune"].test_ap))
 
 
 def test_lists(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from onelabel.bench import page, render, stats, tables
 from onelabel.bench.published import anchor, published
 from onelabel.bench.results import Found, Row
 
-MAPS = {"an": (85.0, 85.2, 84.9), "em": (87.0, 87.3, 86.9), "gr": (88.0, 88.1, 87.8), "bce": (89.0, 89.1, 89.2)}
+MAPS = {"an": (85.0, 85.2, 84.9), "em": (86.2, 87.9, 87.1), "gr": (88.0, 88.1, 87.8), "bce": (89.0, 89.1, 89.2)}
 
 
 def some_rows(mode: str = "finetune") -> list[Row]:
@@ -42,9 +42,9 @@ def test_a_table_has_means_differences_tests_and_the_published_value() -> None:
     assert cell_of(sheet, "em", "Δ full labels") == "−2.03"
     assert cell_of(sheet, "em", "published") == "88.67 ± 0.08"
     raw = sorted(ttest_rel(MAPS[name], MAPS["an"]).pvalue for name in ("em", "gr"))
-    assert {cell_of(sheet, n, "p (Holm)") for n in ("em", "gr")} == {
-        f"{2 * raw[0]:.3f}", f"{max(2 * raw[0], raw[1]):.3f}",
-    }  # fmt: skip
+    assert raw[1] > 0.001  # em's; Holm leaves the largest of two as it is, and doubles the smaller
+    assert cell_of(sheet, "em", "p (Holm)") == f"{raw[1]:.3f}"
+    assert cell_of(sheet, "gr", "p (Holm)") == stats.p_text(2 * raw[0])
     assert cell_of(sheet, "splc", "ours") == "not run"
     assert any("protocol onelabel" in note for note in sheet.notes)
     assert any("ccccccc" in note for note in sheet.notes)

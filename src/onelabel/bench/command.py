@@ -63,7 +63,10 @@ def work(
     told: Any = None,
     loader: Mapping[str, Any] | None = None,
 ) -> Tally:
-    """Load the data and make the missing runs: linear ones on features as probes, the others on the pictures."""
+    """Load the data and make the missing runs: linear ones on features as probes, the others on the pictures.
+
+    `backbone` and `size` are those of the plan.
+    """
     splits = datasets.load(source, root=root, **(loader or {}))
     linear, other = [p for p in plan if p.mode == "linear"], [p for p in plan if p.mode != "linear"]
     pictures = not isinstance(splits.train, FeatureDataset)
@@ -79,7 +82,7 @@ def work(
             features = splits
         total = run(linear, features, **about)
     if other:
-        machine: dict[str, Any] = {"backbone": backbone, "size": size, "weights": weights, "device": device or "auto"}
+        machine = {"weights": weights, "device": device or "auto"}
         more = run(other, splits, settings=machine, **about)
         total = Tally(*(getattr(total, f) + getattr(more, f) for f in ("made", "failed", "skipped", "left")))
     return total

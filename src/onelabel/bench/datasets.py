@@ -14,6 +14,11 @@ def is_voc_features(source: str) -> bool:
     return all((folder / name).is_file() for name in ("labels.npz", "features-resnet50-448.npz"))
 
 
+def holds_pictures(source: str) -> bool:
+    """Whether a source, by its name, is pictures rather than features."""
+    return not is_voc_features(source) and Path(source).suffix.lower() not in (".npz", ".npy", ".arff")
+
+
 def load(source: str, *, root: str | None = None, **options: Any) -> Splits[Any]:
     """Splits of a benchmark by name, file or folder; a folder of VOC features is "voc2012"."""
     if is_voc_features(source):

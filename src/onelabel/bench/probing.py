@@ -15,8 +15,8 @@ from onelabel.bench.plan import Planned
 from onelabel.bench.results import Row
 from onelabel.data import FeatureDataset
 
-#: Settings that a probe has; a run that asks for more is trained by itself.
-SETTINGS = {"mode", "lr", "batch_size", "epochs", "drop_last", "weight_decay"}
+#: Settings that a probe, or the features it is trained on, has; a run that asks for more is trained by itself.
+SETTINGS = {"mode", "lr", "batch_size", "epochs", "drop_last", "weight_decay", "backbone", "size"}
 #: Probes of one group: enough to share work, few enough that a kill loses a minute or two.
 GROUP = 48
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from onelabel.bench.protocols import protocol
-from onelabel.bench.published import Number, published
+from onelabel.bench.published import COLUMNS, Number, published
 from onelabel.bench.recipe import recipe
 from onelabel.bench.render import Sheet
 from onelabel.bench.results import Found, Row
@@ -80,12 +80,15 @@ def candidates(
         return mine
     free = {"lr", "batch_size"} if mode in protocol(rules).search else set()
     free |= {"backbone"} if backbone else set()
-    fixed = {k: v for k, v in wanted.settings.items() if k not in free}
-    return [
-        r
-        for r in mine
-        if dict(r.hyper) == wanted.hyper and fixed == {k: v for k, v in r.settings.items() if k not in free}
-    ]
+    free |= {"backbone", "size"} if dataset not in COLUMNS else set()  # a protocol's network is for the papers' data
+    fixed = _without(wanted.settings, free)
+    return [r for r in mine if dict(r.hyper) == wanted.hyper and _without(r.settings, free) == fixed]
+
+
+def _without(settings: Mapping[str, Any], free: set[str]) -> dict[str, Any]:
+    """Settings but for some; features whose network is not said are of the protocols' own."""
+    whole = {"backbone": "resnet50", "size": 448, **settings}
+    return {k: v for k, v in whole.items() if k not in free}
 
 
 def pick(rows: Sequence[Row], dataset: str, name: str, mode: str, **which: Any) -> Cell | None:

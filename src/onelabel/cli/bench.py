@@ -88,11 +88,14 @@ def run(
     known = name or (
         "voc2012" if datasets.is_voc_features(dataset) else Path(dataset).stem if "/" in dataset else dataset
     )
+    own = pairs(setting, "--set")
+    if datasets.holds_pictures(dataset):
+        own = {"backbone": backbone or "resnet50", "size": size, **own}
     wanted = names(seeds)
     numbers = list(range(int(wanted[0]))) if len(wanted) == 1 and "," not in seeds else [int(seed) for seed in wanted]
     plan = command.plan_for(
         known, methods=names(methods), modes=names(modes), seeds=numbers, draws=names(draws), sweeps=names(sweep),
-        protocol_name=protocol, settings=pairs(setting, "--set"), search=False if no_search else None,
+        protocol_name=protocol, settings=own, search=False if no_search else None,
     )  # fmt: skip
     typer.echo(command.summary(plan, out, device))
     if dry:
