@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 DEMO ?= runs/demo
 
-.PHONY: setup demo test check lint types coverage bench docs dist-check clean
+.PHONY: setup demo test check lint types coverage bench docs readme dist-check clean
 setup: .venv/.ready
 
 .venv/bin/python:
@@ -49,6 +49,12 @@ bench: setup
 # The documentation, in site/: open site/index.html. Nothing is fetched. `mkdocs serve` shows it while writing.
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# docs/benchmarks.md from the committed results, and the README's tables from it and from docs/results/demo.json.
+readme: setup
+	$(BIN)/onelabel bench docs
+	$(BIN)/python docs/generate/readme_results.py
+	$(BIN)/python docs/generate/demo_table.py
 
 # The wheel and the sdist, each installed into a clean environment and tried.
 dist-check: setup

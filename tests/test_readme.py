@@ -1,25 +1,95 @@
-"""The README's Python blocks run as they stand, one after another."""
+"""The README's Python blocks run as they stand, its commands exist, its table is that of docs/benchmarks.md."""
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import re
+import shlex
 from pathlib import Path
+from types import ModuleType
+
+import pytest
 
 import onelabel
+from onelabel.cli import COMMANDS, LazyGroup
 
-README = Path(__file__).resolve().parents[1] / "README.md"
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_python_blocks_run() -> None:
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.S)
+    blocks = re.findall(r"```python\n(.*?)```", README, flags=re.S)
     assert len(blocks) >= 3
     scope: dict[str, object] = {}
     for block in blocks:
-        exec(compile(block, str(README), "exec"), scope)
+        exec(compile(block, "README.md", "exec"), scope)
     assert scope["probabilities"].shape == (300, 5)  # type: ignore[attr-defined]
 
 
 def test_the_number_of_methods_is_the_one_told() -> None:
-    told = re.search(r"lists all (\d+)", README.read_text(encoding="utf-8"))
+    told = re.search(r"lists all (\d+)", README)
     assert told is not None
     assert int(told.group(1)) == len(onelabel.list_methods())
+    assert f"| {told.group(1)} under one contract |" in README
+
+
+def test_its_commands_exist() -> None:
+    """Every `onelabel …` line parses: the command is there and has the options it is given."""
+    blocks = re.findall(r"```\n(.*?)```", README, flags=re.S)
+    lines = [line.partition("#")[0] for block in blocks for line in block.splitlines() if line.startswith("onelabel ")]
+    assert len(lines) >= 10
+    group = LazyGroup(name="onelabel")
+    for line in lines:
+        words = shlex.split(line)[1:]
+        assert words[0] in COMMANDS, line
+        command = group.get_command(None, words[0])
+        inner = getattr(command, "commands", {})
+        if inner:
+            command = inner.get(words[1], inner.get("run"))
+        known = {name for parameter in command.params for name in parameter.opts}
+        given = {word for word in words if word.startswith("--")}
+        assert given <= known, f"{line}: no {given - known}"
+
+
+def test_make_targets_exist() -> None:
+    targets = set(re.findall(r"^(\w[\w-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.M))
+    assert set(re.findall(r"\bmake (\w+)", README)) - {"demo", "test", "docs"} == set()
+    assert {"demo", "test", "check", "docs", "coverage"} <= targets
+
+
+def test_links_lead_somewhere() -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", README)
+    assert len(links) > 8
+    missing = [link for link in links if not (ROOT / link).exists()]
+    assert not missing
+
+
+def generator(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "generate" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_results_are_those_of_the_benchmarks_page() -> None:
+    page = ROOT / "docs" / "benchmarks.md"
+    if not page.is_file():
+        pytest.skip("docs/benchmarks.md is not here: onelabel bench docs writes it")
+    wanted = generator("readme_results").fill(README, page.read_text(encoding="utf-8"))
+    assert wanted == README, "run .venv/bin/python docs/generate/readme_results.py"
+    assert "| fine-tuned | gr |" in wanted
+
+
+def test_the_demos_numbers_are_those_of_its_runs() -> None:
+    module = generator("demo_table")
+    runs = json.loads(module.STORE.read_text(encoding="utf-8"))
+    for path, wanted in module.pages(runs).items():
+        assert wanted == path.read_text(encoding="utf-8"), "run .venv/bin/python docs/generate/demo_table.py"
+    for run in runs:  # what the papers claim
+        for kind in ("probes", "networks"):
+            found = run[kind]
+            assert found["an"] + 1 < min(found["em"], found["gr"]) < found["full labels"]
+            assert found["full labels"] - found["gr"] < found["gr"] - found["an"]

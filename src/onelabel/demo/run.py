@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict
@@ -54,7 +56,7 @@ def run_demo(
     echo(f"     {probes.choice.reason}")
 
     echo("4/6  the same methods as whole networks; `auto` is the chosen probe, fine-tuned from its head")
-    runs = steps.train_networks(folder, settings, scenes, probes, weights, seed, device)
+    runs = steps.train_networks(folder, settings, scenes, probes, weights, seed, device, echo)
     found = {name: run.result["test_mAP"] for name, run in runs.items()}
     for line in _table("test mAP", found):
         echo(line)
@@ -89,6 +91,7 @@ def run_demo(
 
 def farewell(folder: Path, page: Path, seconds: float) -> list[str]:
     """What was made, and what to do next."""
+    program = _program()
     return [
         f"\ndone in {seconds:.0f} s; all of it is in {folder}/",
         f"  {page.name:<20} the page to open first",
@@ -96,10 +99,16 @@ def farewell(folder: Path, page: Path, seconds: float) -> list[str]:
         "  runs/                a folder per network: settings, metrics, weights, scores",
         "  recovered.parquet    every likely label of every picture",
         "\nnext:",
-        f"  onelabel review {folder / 'recovered.parquet'}",
-        f"  onelabel predict {folder / 'runs' / 'auto'} {folder / 'pictures'} --out labels.jsonl",
-        "  onelabel train YOUR_PICTURES/ --method auto        # a folder per class is enough",
+        f"  {program} review {folder / 'recovered.parquet'}",
+        f"  {program} predict {folder / 'runs' / 'auto'} {folder / 'pictures'} --out labels.jsonl",
+        f"  {program} train YOUR_PICTURES/ --method auto        # a folder per class is enough",
     ]
+
+
+def _program() -> str:
+    """How this person starts onelabel: `make demo` does not activate its environment."""
+    beside = Path(sys.executable).parent / "onelabel"
+    return "onelabel" if shutil.which("onelabel") or not beside.exists() else os.path.relpath(beside)
 
 
 def _claim(folder: Path, told: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -121,8 +122,9 @@ def compare_probes(
 
 
 def train_networks(
-    folder: Path, settings: DemoSettings, scenes: Scenes, probes: Probes, weights: str, seed: int, device: str | None
-) -> dict[str, Run]:
+    folder: Path, settings: DemoSettings, scenes: Scenes, probes: Probes, weights: str, seed: int, device: str | None,
+    echo: Callable[[str], Any],
+) -> dict[str, Run]:  # fmt: skip
     """Fine-tune the backbone with each method, with full labels for reference, and the chosen probe from its head."""
     options = {**settings.loader, "seed": scenes.seed}
     common = {**settings.training, "weights": weights, "seed": seed, "device": device or "auto"}
@@ -130,9 +132,11 @@ def train_networks(
     for name in ("full labels", *settings.methods):
         full = name == "full labels"
         origin = Origin("digits-scenes", None, {**options, "drop": "none"} if full else options)
+        echo(f"     training {name}")
         data, method = (scenes.full, "bce") if full else (scenes.splits, name)
         runs[name] = _train(folder / "runs" / name.replace(" ", "-"), data, origin, method=method, **common)
     spec = probes.choice.spec
+    echo(f"     training {spec.method} from its probe")
     head = (probes.choice.weight, probes.choice.bias)
     runs[f"auto ({spec.method})"] = _train(
         folder / "runs" / "auto", scenes.splits, Origin("digits-scenes", None, options),
