@@ -12,6 +12,7 @@ import json
 import resource
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,11 +70,13 @@ def quality(done: Any, scores: Any, Y: np.ndarray, Z: np.ndarray) -> dict[str, f
     }
 
 
-def table(folder: Path, out: Path) -> list[dict[str, Any]]:
-    """One line a method: the published draw."""
+def table(folder: Path, out: Path, methods: Sequence[str]) -> None:
+    """One line a method: the published draw. Other methods' lines in the file stay."""
+    target = out / "recovery-voc.json"
+    known = json.loads(target.read_text()) if target.is_file() else []
     X, Y, Z, names = load(folder)
-    labels, rows = Labels.from_matrix(Z, names), []
-    for name in METHODS:
+    labels, rows = Labels.from_matrix(Z, names), {line["method"]: line for line in known}
+    for name in methods:
         fitted = crossfit(X, labels, spec=name, k=1.46 if name == "role" else None, progress=False)
         whole = fit_probes(X, labels, [fitted.spec], progress=False)
         seen = 100 * float(label_recovery_ap(whole.scores(X, 0).numpy(), Y, Z))
@@ -81,10 +84,9 @@ def table(folder: Path, out: Path) -> list[dict[str, Any]]:
             done = recover(None, labels, Path(temporary) / "recovered.parquet", scores=fitted, show=False)
             line = {"method": name, "published_in_sample": PUBLISHED.get(name), "in_sample_mAP": seen}
             line |= {"probe": str(fitted.spec), **quality(done, fitted, Y, Z)}
-        rows.append(line)
+        rows[name] = line | {"reason": fitted.reason}
         print(json.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in line.items()}), flush=True)
-    write(out / "recovery-voc.json", rows)
-    return rows
+    write(target, [rows[name] for name in METHODS if name in rows])
 
 
 def remembered(function: Any) -> Any:
@@ -179,6 +181,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--voc", type=Path, default=VOC)
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS, help="of the table")
     parser.add_argument("--coverage", type=int, metavar="SEEDS")
     parser.add_argument("--cases", nargs="+", choices=sorted(CASES), default=["voc"])
     parser.add_argument("--keep", type=Path, help="a folder for the coverage's scores")
@@ -189,7 +192,7 @@ if __name__ == "__main__":
     given = parser.parse_args()
     torch.set_num_threads(1)
     if given.table:
-        table(given.voc, given.out)
+        table(given.voc, given.out, given.methods)
     if given.coverage:
         for case in given.cases:
             coverage(case, given.coverage, given.out, given.keep)
