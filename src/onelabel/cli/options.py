@@ -52,7 +52,9 @@ DataArgument = Annotated[
 MethodOption = Annotated[
     str | None,
     typer.Option(
-        "--method", help="A name of `onelabel methods`, or auto. [default: em]", autocompletion=offer("auto", *METHODS)
+        "--method",
+        help="A name of `onelabel methods`, or auto. [default: em, or the run's]",
+        autocompletion=offer("auto", *METHODS),
     ),
 ]
 DeviceOption = Annotated[
@@ -65,7 +67,7 @@ BackboneOption = Annotated[
     str | None,
     typer.Option(
         "--backbone",
-        help="A timm model, or small-cnn: turns pictures into features.",
+        help="A timm model, or small-cnn: makes features of pictures. [train, bench: resnet50]",
         autocompletion=offer("resnet50", "small-cnn", "vit_base_patch16_224", "convnext_tiny"),
     ),
 ]
