@@ -8,7 +8,7 @@
 Fenced blocks marked ``python`` share one namespace; those marked ``sh`` hold ``onelabel`` commands, run in this
 process. A ``text`` block right after one of them is what it prints: numbers may differ by a tenth (or 0.05), ``…``
 stands for anything. A ``console`` block is rewritten like it but not compared: long tables, and picks that a rounding
-may turn. ``<!-- run`` … ``-->`` holds Python that readers do not see: files a page takes for granted, and checks of what
+may turn. ``<!-- run`` … ``-->`` holds Python that readers do not see: files a page takes for granted, checks of what
 its sentences claim. ``<!-- not run: reason -->`` before a block leaves it out.
 """
 
