@@ -116,6 +116,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--decoded", type=Path, help="a file for the decoded pictures that processes share")
     parser.add_argument("--limit", type=int, help="use only so many rows of each part, to try the script out")
     parser.add_argument("--seconds", type=float, default=560.0, help="begin no run that would end after this")
+    parser.add_argument("--gather", type=Path, help="at the end, write all rows of --out into this one file")
     parser.add_argument("--retry", action="store_true", help="make failed runs again")
     parser.add_argument("--reverse", action="store_true", help="begin with the last run: for a second process")
     parser.add_argument("--compile", default="auto", choices=["auto", "off"])
@@ -204,6 +205,8 @@ def main() -> None:
         retry=args.retry,
         told=lambda row: print(line(row), flush=True),
     )
+    if args.gather is not None:
+        bench.gather(args.out, args.gather)
     print(f"{tally}; {time.perf_counter() - began:.0f} s", flush=True)
 
 

@@ -33,6 +33,7 @@ def main() -> None:
     parser.add_argument("--cells", default="", help="only these settings of the grid, as lr/batch: 1e-3/16,1e-4/8")
     parser.add_argument("--group", type=int, help="probes at once; 48 on a CPU, 600 on a GPU")
     parser.add_argument("--seconds", type=float)
+    parser.add_argument("--gather", type=Path, help="at the end, write all rows of --out into this one file")
     parser.add_argument("--retry", action="store_true")
     parser.add_argument("--device")
     args = parser.parse_args()
@@ -70,6 +71,8 @@ def main() -> None:
         weights="resnet50-v1-imagenet.safetensors (features-resnet50-448.npz)",
         told=lambda row: None if row.done else print(command.line(row), flush=True),
     )
+    if args.gather is not None:
+        bench.gather(args.out, args.gather)
     print(f"{tally}; {time.perf_counter() - began:.0f} s", flush=True)
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from onelabel.bench.plan import Planned, cost, make_plan
 from onelabel.bench.protocols import PROTOCOLS, Protocol, protocol
 from onelabel.bench.recipe import list_recipes, recipe
-from onelabel.bench.results import Row, find, pack, read, write
+from onelabel.bench.results import Row, find, gather, pack, read, write
 from onelabel.bench.runner import Tally, run
 from onelabel.bench.sweeps import SWEEPS, sweep
 
@@ -25,6 +25,7 @@ __all__ = [
     "Tally",
     "cost",
     "find",
+    "gather",
     "list_recipes",
     "make_plan",
     "pack",

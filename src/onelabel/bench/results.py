@@ -147,17 +147,22 @@ def read(folder: str | Path) -> list[Row]:
     return find(folder).rows
 
 
+def gather(folder: str | Path, path: str | Path) -> Found:
+    """Write a folder's rows into one file, in a fixed order; what was found."""
+    found = find(folder)
+    write_rows(path, sorted(found.rows, key=lambda r: (r.dataset, r.mode, r.plan, r.label, r.draw, r.seed, r.run_id)))
+    return found
+
+
 def pack(folder: str | Path, path: str | Path) -> int:
-    """Gather a folder's rows into one file and remove the files they came from; how many rows."""
+    """`gather`, and remove the files the rows came from; how many rows."""
     base, target = Path(folder), Path(path)
     files = [file for file in sorted(base.glob("*.parquet")) if not file.name.startswith(".") and file != target]
-    found = find(base)
-    rows = sorted(found.rows, key=lambda r: (r.dataset, r.mode, r.plan, r.label, r.draw, r.seed, r.run_id))
-    write_rows(target, rows)
+    found = gather(base, target)
     for file in files:
         if file.name not in found.unreadable:
             file.unlink(missing_ok=True)
-    return len(rows)
+    return len(found.rows)
 
 
 def as_dict(row: Row) -> dict[str, Any]:
