@@ -111,7 +111,8 @@ def test_an_interruption_is_130(capsys: pytest.CaptureFixture[str], monkeypatch:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("onelabel.methods.method_info", stop)
-    assert call(capsys, "methods", "gr")[0] == 130
+    code, _, err = call(capsys, "methods", "gr")
+    assert (code, err) == (130, "interrupted\n")
 
 
 def walk() -> list[tuple[str, Any]]:

@@ -124,7 +124,10 @@ def main(argv: list[str] | None = None) -> None:
     debug = "--debug" in given or bool(os.environ.get("ONELABEL_DEBUG"))
     words = [word for word in given if word != "--debug"] + words[len(given) :]
     try:
-        sys.exit(app(args=words, prog_name="onelabel", standalone_mode=False) or 0)
+        code = app(args=words, prog_name="onelabel", standalone_mode=False)
+        if code == 130:  # newer versions of Typer catch the interruption
+            raise KeyboardInterrupt
+        sys.exit(code or 0)
     except KeyboardInterrupt:
         _fail("interrupted", 130)
     except BrokenPipeError:  # the reader has gone, as with `| head`

@@ -22,6 +22,8 @@ def demo(
 ) -> None:
     """Compare methods, train the best, recover missing labels and write a report, on scenes of handwritten digits.
 
+    An interrupted demo goes on when the same command is given again.
+
     Examples: onelabel demo; onelabel demo --seed 1 --out runs/demo-1
     """
     from onelabel.demo import FULL, TINY, run_demo
