@@ -28,19 +28,18 @@ from onelabel.losses.forms import form_of
 
 HERE = Path(__file__).resolve().parent
 SIZE = (4096, 20000)
-#: block, warps, most registers a thread (0: as many as it likes), tiles a program
+#: block, warps, tiles a program, most registers a thread (0: as many as it likes)
 SWEEP = (
-    *((512, 1, 0, 8), (512, 2, 0, 4), (1024, 2, 0, 4), (1024, 4, 0, 4), (2048, 4, 0, 2), (2048, 8, 0, 1)),
-    *((2048, 8, 0, 4), (2048, 8, 0, 16), (2048, 8, 40, 4), (2048, 4, 64, 4), (4096, 8, 0, 2), (4096, 8, 64, 4)),
+    *((512, 1, 8, 0), (512, 1, 16, 0), (512, 1, 16, 64), (1024, 1, 8, 0), (512, 2, 8, 0), (1024, 2, 4, 0)),
+    *((1024, 2, 8, 0), (1024, 2, 16, 0), (1024, 2, 8, 64), (1024, 4, 8, 0), (2048, 4, 4, 0), (2048, 4, 4, 64)),
 )
-TUNED = ("an", "gr", "splc")
+TUNED = ("an", "gr", "splc", "asl-ps")
 
 
 def kernel(name: str, logits: Tensor, observed: Tensor, out: Tensor, choice: Any = None) -> Any:
     form = form_of(benchmark.made(name).cuda(), logits, observed)
     assert form is not None
-    block, warps, registers, turns = choice or (tiled.BLOCK, tiled.WARPS, 0, 0)
-    options = {"block": block, "warps": warps, "registers": registers, "turns": turns}
+    options = {"choice": choice[:3], "registers": choice[3]} if choice else {}
     pending = tiled.Pending(out, 1)
     return lambda: tiled.evaluate(logits, observed, form, out=out, pending=pending, **options)
 
@@ -135,7 +134,7 @@ def tune(bandwidth: float) -> list[dict[str, Any]]:
                 except Exception as error:
                     print(name, dtype, choice, f"{type(error).__name__}: {error}"[:200], flush=True)
                     continue
-                what = "{} warps {} registers {} turns {}".format(*choice)
+                what = "{} warps {} turns {} registers {}".format(*choice)
                 table.append({"choice": choice, **row(f"{name} {dtype} block {what}", ms, limit_ms=limit)})
     return table
 

@@ -94,7 +94,7 @@ def reference(criterion: Any, logits: Tensor, observed: Tensor) -> tuple[Tensor,
     return loss.detach(), slope
 
 
-def check(criterion: Any, logits: Tensor, observed: Tensor, **options: Any) -> None:
+def check(criterion: Any, logits: Tensor, observed: Tensor, *, turns: int = 1, **options: Any) -> None:
     from onelabel.kernels import tiled
     from onelabel.losses.forms import form_of
 
@@ -102,7 +102,7 @@ def check(criterion: Any, logits: Tensor, observed: Tensor, **options: Any) -> N
     form = form_of(criterion, logits, observed)
     assert form is not None
     out = torch.full_like(logits, torch.nan)
-    loss, grad = tiled.evaluate(logits, observed, form, out=out, block=64, **options)
+    loss, grad = tiled.evaluate(logits, observed, form, out=out, choice=(64, 4, turns), **options)
     assert loss is not None
     assert loss.dtype == torch.float32
     assert grad is out
@@ -196,7 +196,7 @@ def test_rows_target_pull_upstream_and_in_place() -> None:
     for upstream in (None, torch.tensor(2.5)):
         want, slope = blocked.evaluate(g, z, form, upstream=upstream)
         mine = g.clone()
-        loss, grad = tiled.evaluate(mine, z, form, upstream=upstream, out=mine, block=32)
+        loss, grad = tiled.evaluate(mine, z, form, upstream=upstream, out=mine, choice=(32, 4, 1))
         assert grad is mine
         assert loss is not None
         assert want is not None
@@ -281,5 +281,10 @@ def test_rescaling() -> None:
     assert torch.equal(tiled.rescale_(x.clone(), torch.tensor(1.0)), x)
     both = torch.tensor([1.0, -2.0])
     assert torch.allclose(tiled.rescale_(x.clone(), both), x * both[:, None, None])
+    one, two = torch.randn(5000), torch.randn(3, 4)
+    three = [one.clone(), two.clone()]
+    tiled.rescale_all_(three, torch.tensor(2.0))
+    assert torch.equal(three[0], 2 * one)
+    assert torch.equal(three[1], 2 * two)
     spread = torch.tensor(0.5).expand(2)
     assert torch.allclose(tiled.rescale_(x.clone(), spread), x / 2)

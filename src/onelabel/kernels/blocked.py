@@ -16,8 +16,8 @@ from onelabel.kernels.form import ZERO, Curve, Form
 BLOCK = 32767
 #: Blocks that make it worth while to start one more thread.
 THREAD_BLOCKS = 8
-#: Share of observed entries up to which they are computed apart from the others.
-SPARSE = 1 / 16
+#: Share of observed entries up to which they are computed apart from the others, and the least size.
+SPARSE, SMALL = 1 / 16, 1 << 13
 
 
 def evaluate(
@@ -34,7 +34,7 @@ def evaluate(
     """The mean loss (float32 or float64, one per model) and its gradient (in the logits' dtype), as asked for."""
     logits, wide = logits.detach(), torch.promote_types(logits.dtype, torch.float32)
     lead, (batch, num_classes) = logits.shape[:-2], logits.shape[-2:]
-    models = lead[0] if lead else 1
+    models, on_cpu = lead[0] if lead else 1, logits.device.type == "cpu"
     if scale is None:
         scale = shape.scale(batch, num_classes)
     if grad and out is None:
@@ -42,23 +42,55 @@ def evaluate(
     factor, pull = (scale, shape.pull) if upstream is None else (scale * _column(upstream), shape.pull)
     if pull is not None:
         pull = _column(pull) if upstream is None else _column(pull) * _column(upstream)
-    g3, z3 = logits.view(models, batch, num_classes) if not lead else logits, observed.view(-1, batch, num_classes)
-    out3 = out.view(models, batch, num_classes) if grad and out is not None else None
+    g3, z3 = logits if lead else logits[None], observed if observed.ndim == 3 else observed[None]
+    out3 = None if out is None or not grad else out if lead else out[None]
+    few = None
+    if on_cpu and models == 1 and shape.rows is None and shape.target is None and logits.numel() > SMALL:
+        few = _observed_at(observed)
+    # Taken now, for the gradient may be written over the logits.
+    some = None if few is None else logits.reshape(-1)[few].to(wide).view(1, 1, -1)
+
+    def spread(g: Tensor, slope: Tensor) -> Tensor:
+        slope = slope * factor
+        return slope if pull is None else slope + pull * torch.sigmoid(g) * torch.sigmoid(-g)
 
     def work(at: tuple[slice, slice, slice]) -> Tensor | None:
         g = g3[at].to(wide)
-        value, slope = _block(g, z3[at], shape, at)
+        value, slope = _curve(shape.unknown, g) if few is not None else _block(g, z3[at], shape, at)
         if out3 is not None:
-            slope = slope.mul_(factor) if pull is None else slope * factor + pull * torch.sigmoid(g) * torch.sigmoid(-g)
-            out3[at] = slope
+            if pull is None and out3.dtype == wide:
+                torch.mul(slope, factor, out=out3[at])
+            else:
+                out3[at] = spread(g, slope)
         return value.sum((-2, -1)) if loss else None
 
-    if logits.device.type == "cpu":
+    if on_cpu and logits.numel() > BLOCK:
         sums = _each(work, models, batch, num_classes)
     else:
         sums = [work((slice(None), slice(None), slice(None)))]
-    total = (torch.stack(sums).sum(0) * scale).reshape(lead) if loss else None
+    if some is not None and few is not None and len(few):
+        assumed, (value, slope) = _curve(shape.unknown, some)[0], _known(some, observed.reshape(-1)[few], shape)
+        sums.append((value - assumed).sum((-2, -1)))
+        if out3 is not None:
+            out3.view(-1)[few] = spread(some, slope).view(-1).to(out3.dtype)
+    total = None
+    if loss:
+        total = (sums[0] if len(sums) == 1 else torch.stack(sums).sum(0)).mul_(scale).reshape(lead)
     return total, out if grad else None
+
+
+def _observed_at(observed: Tensor) -> Tensor | None:
+    """Where observed labels are among the flattened ones; None where they are too many to be treated apart."""
+    flat = observed.reshape(-1)
+    if flat.dtype == torch.int8 and len(flat) % 8 == 0 and flat.data_ptr() % 8 == 0:  # eight at a time
+        words = flat.view(torch.int64).nonzero()
+        if len(words) > SPARSE * len(flat):
+            return None
+        where = (8 * words + torch.arange(8)).view(-1)
+        where = where[flat[where] != 0]
+    else:
+        where = flat.nonzero().squeeze(1)
+    return where if len(where) <= SPARSE * len(flat) else None
 
 
 def _each(work: Callable[[tuple[slice, slice, slice]], Any], models: int, batch: int, num_classes: int) -> list[Any]:
@@ -104,6 +136,12 @@ def rescale_(x: Tensor, factor: Tensor) -> Tensor:
     return x.mul_(factor.reshape(-1, 1, 1) if factor.ndim else factor)
 
 
+def rescale_all_(several: list[Tensor], factor: Tensor) -> None:
+    """The same of several tensors with one factor."""
+    for x in several:
+        rescale_(x, factor)
+
+
 def _block(g: Tensor, z: Tensor, shape: Form, at: tuple[slice, slice, slice]) -> tuple[Tensor, Tensor]:
     value, slope = _curve(shape.unknown, g)
     if shape.target is not None:
@@ -115,26 +153,22 @@ def _block(g: Tensor, z: Tensor, shape: Form, at: tuple[slice, slice, slice]) ->
     if shape.rows is not None:
         weights = list(shape.rows.to(g.dtype).view(3, -1, shape.rows.shape[-1], 1)[:, :, at[1]])
         value, slope = value * weights[1], slope * weights[1]
-    if g.shape[0] == 1 and shape.rows is None and g.device.type == "cpu":
-        where = z.reshape(-1).nonzero().squeeze(1)
-        if len(where) <= SPARSE * g.numel():
-            if len(where):
-                _patch(value, slope, g, z, where, shape)
-            return value, slope
-    for curve_, sign, weight in ((shape.positive, z > 0, weights[0]), (shape.negative, z < 0, weights[2])):
+    sides = [(shape.positive, z > 0, weights[0])]
+    if not shape.two_sided:
+        sides.append((shape.negative, z < 0, weights[2]))
+    for curve_, sign, weight in sides:
         own_value, own_slope = _curve(curve_, g)
-        value, slope = torch.where(sign, own_value * weight, value), torch.where(sign, own_slope * weight, slope)
+        if shape.rows is not None:
+            own_value, own_slope = own_value * weight, own_slope * weight
+        value, slope = torch.where(sign, own_value, value), torch.where(sign, own_slope, slope)
     return value, slope
 
 
-def _patch(value: Tensor, slope: Tensor, g: Tensor, z: Tensor, where: Tensor, shape: Form) -> None:
-    """Overwrite the observed entries, found at `where`, of blocks computed as if all were unknown."""
-    some = g.reshape(-1)[where].view(1, 1, -1)
-    positive = z.reshape(-1)[where].view(1, 1, -1) > 0
-    yes, yes_slope = _curve(shape.positive, some)
-    no, no_slope = _curve(shape.negative, some)
-    value.view(-1)[where] = torch.where(positive, yes, no).view(-1)
-    slope.view(-1)[where] = torch.where(positive, yes_slope, no_slope).view(-1)
+def _known(g: Tensor, z: Tensor, shape: Form) -> tuple[Tensor, Tensor]:
+    """Values and slopes of observed entries."""
+    positive = z.view(1, 1, -1) > 0
+    (yes, yes_slope), (no, no_slope) = _curve(shape.positive, g), _curve(shape.negative, g)
+    return torch.where(positive, yes, no), torch.where(positive, yes_slope, no_slope)
 
 
 def _curve(one: Curve, g: Tensor) -> tuple[Tensor, Tensor]:

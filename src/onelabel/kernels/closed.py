@@ -45,6 +45,7 @@ from onelabel.kernels.torchwords import (
     log,
     log_complement,
     logistic,
+    minus,
     narrowed,
     nothing,
     over,
@@ -61,20 +62,20 @@ from onelabel.kernels.torchwords import (
 
 def power_nll(g: Any, e: Any, u: Any, r: Any, gamma: Any, detached: constexpr) -> Any:
     """(1−p)^γ(−log p)."""
-    own, other = softplus(-g, u), softplus(g, u)
+    own, other = softplus(minus(g), u), softplus(g, u)
     focus = exp_of(-gamma, other)
     if detached:
-        slope = -focus * sigmoid(-g, e, r)
+        slope = minus(focus) * sigmoid(minus(g), e, r)
     else:
         p, q = sigmoids(g, e, r)
-        slope = -focus * (gamma * p * own + q)
+        slope = minus(focus) * (gamma * p * own + q)
     return focus * own, slope
 
 
 def generalised(g: Any, e: Any, u: Any, r: Any, q: Any) -> Any:
     """(1−p^q)/q, −log p at q = 0."""
-    value, left = decay(softplus(-g, u), q, inverse(q))
-    return value, -left * sigmoid(-g, e, r)
+    value, left = decay(softplus(minus(g), u), q, inverse(q))
+    return value, minus(left) * sigmoid(minus(g), e, r)
 
 
 def shifted(g: Any, e: Any, u: Any, r: Any, gamma: Any, margin: Any, detached: constexpr, fourth: constexpr) -> Any:
@@ -110,10 +111,10 @@ def robust(
     p, q = sigmoids(g, e, r)
     k, v = logistic(w, b, p), bell(p, mu, narrow)
     if linear:
-        yes, left = decay(softplus(-g, u), q2, q3)
+        yes, left = decay(softplus(minus(g), u), q2, q3)
         no, slope = p, q * (p - k * (left + p))
     else:
-        yes, left = decay(softplus(-g, u), q2, inverse(q2))
+        yes, left = decay(softplus(minus(g), u), q2, inverse(q2))
         no, no_left = decay(softplus(g, u), q3, inverse(q3))
         slope = p * no_left - k * (left * q + p * no_left)
     return v * (no + k * (yes - no)), v * slope
@@ -122,8 +123,8 @@ def robust(
 def entropy(g: Any, e: Any, u: Any, r: Any) -> Any:
     """H(p)."""
     a = absolute(g)
-    s = sigmoid(-a, e, r)
-    return softplus(-a, u) + a * s, -g * (s - s * s)
+    s = sigmoid(minus(a), e, r)
+    return softplus(minus(a), u) + a * s, minus(g) * (s - s * s)
 
 
 def entropy_eps(p: Any, q: Any, eps: Any) -> Any:
@@ -143,18 +144,20 @@ def prepared(kind: constexpr, a: Any, b: Any, c: Any, d: Any, f: Any, h: Any) ->
 
 def curve(kind: constexpr, g: Any, e: Any, u: Any, r: Any, a: Any, b: Any, c: Any, d: Any, f: Any, h: Any) -> Any:
     """A curve of `form` with its numbers, `prepared`, in the order a … h."""
+    if kind == MIRROR + PLAIN:
+        return softplus(g, u), sigmoid(g, e, r)
     if kind >= MIRROR:
-        g = -g
+        g = minus(g)
     if kind % MIRROR == PLAIN:
-        value, slope = softplus(-g, u), -sigmoid(-g, e, r)
+        value, slope = softplus(minus(g), u), minus(sigmoid(minus(g), e, r))
     elif kind % MIRROR == NLL:
-        value, slope = a * softplus(-g, u), -a * sigmoid(-g, e, r)
+        value, slope = a * softplus(minus(g), u), -a * sigmoid(minus(g), e, r)
     elif kind % MIRROR == MIX:
-        value = c * (softplus(-g, u) + a * b * g)
-        slope = c * (a * b - sigmoid(-g, e, r))
+        value = c * (softplus(minus(g), u) + a * b * g)
+        slope = c * (a * b - sigmoid(minus(g), e, r))
     elif kind % MIRROR == NLL_EPS:
         p = sigmoid(g, e, r)
-        value, slope = -a * log(p + b), -a * p * sigmoid(-g, e, r) / (p + b)
+        value, slope = -a * log(p + b), -a * p * sigmoid(minus(g), e, r) / (p + b)
     elif kind % MIRROR == MIX_EPS:
         p, q = sigmoids(g, e, r)
         value = -c * ((1 - a * b) * log(p + d) + a * b * log(q + d))
@@ -188,13 +191,13 @@ def curve(kind: constexpr, g: Any, e: Any, u: Any, r: Any, a: Any, b: Any, c: An
     elif kind % MIRROR == THRESHOLD:
         # τ, gate, γ₊, λ₊, γ₋, λ₋: the curve of either side at ±g, chosen before it is evaluated
         sure = over(sigmoid(g, e, r), a, b)
-        value, slope = power_nll(where(sure, g, -g), e, u, r, pick(sure, c, f, g), False)
+        value, slope = power_nll(where(sure, g, minus(g)), e, u, r, pick(sure, c, f, g), False)
         value, slope = pick(sure, d, h, g) * value, pick(sure, d, -h, g) * slope
     elif kind % MIRROR == THRESHOLD_SAME:
         # τ, gate, γ: the same curve on either side
         sure = over(sigmoid(g, e, r), a, b)
-        value, slope = power_nll(where(sure, g, -g), e, u, r, c, False)
-        slope = where(sure, slope, -slope)
+        value, slope = power_nll(where(sure, g, minus(g)), e, u, r, c, False)
+        slope = where(sure, slope, minus(slope))
     elif kind % MIRROR == THRESHOLD_HILL:
         # τ, gate, γ₊, λ₊, λ of Hill
         yes, yes_slope = power_nll(g, e, u, r, c, False)
@@ -210,11 +213,11 @@ def curve(kind: constexpr, g: Any, e: Any, u: Any, r: Any, a: Any, b: Any, c: An
         value, slope = robust(g, e, u, r, a, b, c, d, f, h, True)
     elif kind % MIRROR == PROBABILITY:
         p = sigmoid(g, e, r)
-        value, slope = a * p, a * p * sigmoid(-g, e, r)
+        value, slope = a * p, a * p * sigmoid(minus(g), e, r)
     else:
         value, slope = nothing(g), nothing(g)
     if kind >= MIRROR:
-        slope = -slope
+        slope = minus(slope)
     return value, slope
 
 

@@ -58,10 +58,15 @@ def _either(a, b):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _observed(z_ptr, block: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Not 0 where any of `block` int8 labels is."""
-    words = z_ptr.to(tl.pointer_type(tl.int32)) + tl.arange(0, block // 4)
-    return tl.reduce(tl.load(words), 0, _either)
+def _if(condition, block: tl.constexpr):  # type: ignore[no-untyped-def]
+    """A mask that is the same everywhere."""
+    return tl.full((block,), 1, tl.int1) & condition
+
+
+@triton.jit
+def _words(z_ptr, block: tl.constexpr):  # type: ignore[no-untyped-def]
+    """Where `block` int8 labels are, four at a time."""
+    return z_ptr.to(tl.pointer_type(tl.int32)) + tl.arange(0, block // 4)
 
 
 @triton.jit
@@ -80,7 +85,7 @@ def _folded(value, block: tl.constexpr, width: tl.constexpr):  # type: ignore[no
 def _spread(slope, g, e, r, factor, drawn, has_pull: tl.constexpr):  # type: ignore[no-untyped-def]
     slope *= factor
     if has_pull:
-        slope += drawn * _sigmoid(g, e, r) * _sigmoid(-g, e, r)
+        slope += drawn * _sigmoid(g, e, r) * _sigmoid(g * -1.0, e, r)
     return slope
 
 
@@ -136,6 +141,12 @@ def entries(  # type: ignore[no-untyped-def]
     some = tl.max_contiguous(tl.arange(0, part), width)
     mixed = tl.zeros((part // fold,), tl.float32)
     origin = first.to(tl.int64) * block
+    if skims:
+        stop = tl.minimum(last.to(tl.int64) * block, size)
+        ahead = origin if one_model else model * size + origin
+        near = tl.load(g_ptr + ahead + at, mask=_if(origin + block <= stop, block), other=0.0)
+        ahead = origin if one_model else model * z_stride + origin
+        words = tl.load(_words(z_ptr + ahead, block), mask=_if(origin + block <= stop, block // 4), other=0)
     for turn in range(last - first):
         start = origin + turn * block
         here, there = start, start
@@ -143,10 +154,13 @@ def entries(  # type: ignore[no-untyped-def]
             here, there = model * size + start, model * z_stride + start
         seen = tl.full((), 1, tl.int32)
         x = tl.zeros((block,), tl.float32)
-        if skims:  # noqa: SIM102  the outer one is decided when compiling
-            if even or start + block <= size:
-                x = tl.load(g_ptr + here + at).to(tl.float32)
-                seen = _observed(z_ptr + there, block)
+        if skims:
+            x = near.to(tl.float32)
+            seen = tl.where(start + block <= size, tl.reduce(words, 0, _either), 1)
+            # The next tile is on its way while this one is computed.
+            more = start + 2 * block <= stop
+            near = tl.load(g_ptr + here + block + at, mask=_if(more, block), other=0.0)
+            words = tl.load(_words(z_ptr + there + block, block), mask=_if(more, block // 4), other=0)
         if seen == 0:
             xe, xu, xr = _parts(x)
             if log_once:
@@ -218,17 +232,23 @@ def total(sum_ptr, out_ptr, count, block: tl.constexpr):  # type: ignore[no-unty
     tl.store(out_ptr + model, tl.sum(whole, axis=0))
 
 
-@triton.jit(do_not_specialize=["size", "factor_stride"])
-def rescale(x_ptr, factor_ptr, size, factor_stride, block: tl.constexpr):  # type: ignore[no-untyped-def]
-    """x ← factor·x, model by model; reads nothing but the factor where that is 1."""
+@triton.jit(do_not_specialize=["a_size", "b_size", "c_size", "factor_stride"])
+def rescale(a, b, c, factor_ptr, a_size, b_size, c_size, factor_stride, block: tl.constexpr):  # type: ignore[no-untyped-def]
+    """x ← factor·x, model by model, of a, b and c; reads nothing but the factor where that is 1."""
     model = tl.program_id(1).to(tl.int64)
     factor = tl.load(factor_ptr + model * factor_stride).to(tl.float32)
     if factor != 1.0:
-        at = tl.arange(0, block)
-        first, programs = tl.program_id(0).to(tl.int64), tl.num_programs(0)
-        for i in range(tl.cdiv(size, block * programs)):
-            start = (first + i * programs) * block
-            inside = at < size - start
-            here = x_ptr + (model * size + start) + at
-            x = tl.load(here, mask=inside, other=0.0)
-            tl.store(here, (x.to(tl.float32) * factor).to(x.dtype), mask=inside)
+        _scaled(a + model * a_size, a_size, factor, block)
+        _scaled(b, b_size, factor, block)
+        _scaled(c, c_size, factor, block)
+
+
+@triton.jit
+def _scaled(x_ptr, size, factor, block: tl.constexpr):  # type: ignore[no-untyped-def]
+    at = tl.arange(0, block)
+    first, programs = tl.program_id(0).to(tl.int64), tl.num_programs(0)
+    for i in range(tl.cdiv(size, block * programs)):
+        start = (first + i * programs) * block
+        inside = at < size - start
+        x = tl.load(x_ptr + start + at, mask=inside, other=0.0)
+        tl.store(x_ptr + start + at, (x.to(tl.float32) * factor).to(x.dtype), mask=inside)

@@ -15,15 +15,19 @@ from onelabel.kernels.entries import entries, rescale, total
 from onelabel.kernels.form import LOG_ONCE, MIRROR, Form
 from onelabel.kernels.launch import launch
 
-BLOCK = 2048
-WARPS = 8
-#: Tiles a program takes one after the other where there are more than WAVE of them.
-TURNS, WAVE = 4, 1 << 13
-#: Programs of the scaling kernel: enough to fill any GPU, few enough to return at once when there is nothing to do.
-SCALERS = 1024
+#: Entries of a tile, warps that share it, and tiles a program takes one after the other where there are more than WAVE:
+#: where most tiles have no observed label, and where most have one.
+SKIMMED, FULL, WAVE = (1024, 2, 8), (1024, 4, 4), 1 << 13
+#: Programs of kernels that mostly have nothing to do: enough to fill any GPU, few enough to return at once.
+IDLERS, SCALED = 1024, 2048
 NUMBERS = (4, 6, 4)  #: numbers a curve may have: positive, unknown, negative
 NO_FACTOR, UPSTREAM, GUESS, CHECK = range(4)
-AT_UPSTREAM, AT_STRIDE, AT_FACTOR = 6, 14, 8  #: places among the kernel's arguments, and among its constants
+AT_UPSTREAM, AT_STRIDE, AT_TILES, AT_FACTOR = (
+    6,
+    14,
+    15,
+    8,
+)  #: places among the kernel's arguments, and among its constants
 _guesses: dict[tuple[Any, ...], Tensor] = {}
 _of_graphs: list[Tensor] = []
 
@@ -35,7 +39,7 @@ class Pending:
         self.gradient = torch.empty_like(logits, memory_format=torch.contiguous_format)
         self.used = torch.empty(models, dtype=torch.float32, device=logits.device)
         self.guess = _guess(logits.device, models)
-        self.call: tuple[list[Any], tuple[Any, ...], tuple[int, int], int] | None = None
+        self.call: tuple[list[Any], tuple[Any, ...], int] | None = None
 
 
 def evaluate(
@@ -49,15 +53,14 @@ def evaluate(
     out: Tensor | None = None,
     scale: float | None = None,
     pending: Pending | None = None,
-    block: int = BLOCK,
-    warps: int = WARPS,
+    choice: tuple[int, int, int] | None = None,
     registers: int = 0,
-    turns: int = 0,
     skims: bool | None = None,
 ) -> tuple[Tensor | None, Tensor | None]:
     """The mean loss (float32, one per model) and its gradient (in the logits' dtype, times `upstream`), as asked for.
 
     `out` receives the gradient and may be `logits` itself. With `pending` the gradient is made for its guess.
+    `choice`, `registers` (at most so many a thread) and `skims` are for tuning.
     """
     models = logits.shape[0] if logits.ndim == 3 else 1
     batch, num_classes = logits.shape[-2:]
@@ -66,16 +69,17 @@ def evaluate(
     if out is None:
         out = torch.empty_like(logits) if grad else logits
     assert out.is_contiguous()
+    rows, target = shape.rows, shape.target
+    if skims is None:  # with fewer classes there is something in almost every tile
+        skims = num_classes >= SKIMMED[0]
+    skims = skims and rows is None and target is None and observed.dtype == torch.int8 and observed.data_ptr() % 16 == 0
+    skims = skims and (models == 1 or observed.ndim == 2 or size % 16 == 0)
+    block, warps, turns = choice or (SKIMMED if skims else FULL)
     tiles = -(-size // block)
-    turns = turns or (TURNS if tiles > WAVE else 1)
+    turns = turns if choice or tiles > WAVE else 1
     programs = -(-tiles // turns)
     sums = torch.empty(models, programs, dtype=torch.float32, device=logits.device) if loss else logits
-    rows, target = shape.rows, shape.target
     numbers, pointers, stacked = _arguments(shape)
-    plain = rows is None and target is None and observed.dtype == torch.int8
-    if skims is None:  # else there is something in almost every tile
-        skims = 2 * num_classes >= block
-    fits = observed.data_ptr() % 16 == 0 and (models == 1 or observed.ndim == 2 or size % 16 == 0)
     factor_from = GUESS if pending is not None else NO_FACTOR if upstream is None else UPSTREAM
     none = out  # a pointer that is not read
     used, guess = (none, none) if pending is None else (pending.used, pending.guess)
@@ -96,19 +100,19 @@ def evaluate(
         pointers, stacked, shape.positive.kind, shape.unknown.kind, shape.negative.kind,
         rows is not None, target is not None, shape.pull is not None, factor_from,
         loss, grad, models == 1, size % block == 0, size % 16 == 0,
-        shape.two_sided, skims and plain and fits, shape.unknown.kind % MIRROR in LOG_ONCE,
+        shape.two_sided, skims, shape.unknown.kind % MIRROR in LOG_ONCE,
         16 // logits.element_size(), block,
     )  # fmt: skip
     options = {"num_warps": warps, "maxnreg": registers} if registers else {"num_warps": warps}
     launch(entries, (programs, models), given, fixed, **options)
     if pending is not None:
         given[0] = given[1] = None  # the graph keeps them
-        pending.call = given, fixed, (programs, models), warps
+        pending.call = given, fixed, warps
     if loss and programs > 1:
         whole = torch.empty(models, dtype=torch.float32, device=logits.device)
         # One program a model: with few and wide steps it is done in microseconds.
         wide = programs > 1024
-        launch(total, (models, 1), [sums, whole, programs], (8192 if wide else 1024,), num_warps=16 if wide else 4)
+        launch(total, (models, 1), [sums, whole, programs], (16384 if wide else 1024,), num_warps=32 if wide else 4)
         sums = whole
     return (sums.view(logits.shape[:-2]) if loss else None), (out if grad else None)
 
@@ -127,11 +131,14 @@ def finish(logits: Tensor, observed: Tensor, shape: Form, pending: Pending | Non
         _, gradient = evaluate(logits, observed, shape, loss=False, upstream=upstream)
         assert gradient is not None
         return gradient
-    given, fixed, grid, warps = pending.call
+    given, fixed, warps = pending.call
     given[0], given[1] = logits.contiguous(), observed.contiguous()
     given[3] = given[0]  # no sums are stored
     given[AT_UPSTREAM], given[AT_STRIDE] = upstream, upstream.stride(0) if upstream.ndim else 0
-    launch(entries, grid, given, (*fixed[:AT_FACTOR], CHECK, False, *fixed[AT_FACTOR + 2 :]), num_warps=warps)
+    tiles, models = given[AT_TILES], logits.shape[0] if logits.ndim == 3 else 1
+    given[AT_TILES + 1] = turns = -(-tiles // IDLERS)
+    fixed = (*fixed[:AT_FACTOR], CHECK, False, *fixed[AT_FACTOR + 2 :])
+    launch(entries, (-(-tiles // turns), models), given, fixed, num_warps=warps)
     return pending.gradient
 
 
@@ -139,10 +146,17 @@ def rescale_(x: Tensor, factor: Tensor) -> Tensor:
     """x ← factor·x in place (one factor per model where x is a stack); next to nothing where the factor is 1."""
     models = x.shape[0] if factor.ndim else 1
     size = x.numel() // max(models, 1)
-    programs = min(-(-size // BLOCK), SCALERS)
-    given = [x, factor, size, factor.stride(0) if factor.ndim else 0]
-    launch(rescale, (programs, models), given, (BLOCK,), num_warps=WARPS)
+    given = [x, x, x, factor, size, 0, 0, factor.stride(0) if factor.ndim else 0]
+    launch(rescale, (min(-(-size // SCALED), IDLERS), models), given, (SCALED,), num_warps=8)
     return x
+
+
+def rescale_all_(several: list[Tensor], factor: Tensor) -> None:
+    """The same of up to three tensors with one factor, in one kernel."""
+    sizes = [x.numel() for x in several]
+    spare = 3 - len(several)
+    given = [*several, *[several[0]] * spare, factor, *sizes, *[0] * spare, 0]
+    launch(rescale, (min(-(-max(sizes) // SCALED), IDLERS), 1), given, (SCALED,), num_warps=8)
 
 
 def _guess(device: torch.device, models: int) -> Tensor:

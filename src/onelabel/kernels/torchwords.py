@@ -12,6 +12,7 @@ from torch.nn.functional import softplus as _softplus
 constexpr: TypeAlias = int
 
 absolute = torch.abs
+minus = torch.neg
 where = torch.where
 power = torch.pow
 reciprocal = torch.reciprocal

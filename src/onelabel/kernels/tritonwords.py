@@ -104,7 +104,7 @@ def narrowed(sigma):  # type: ignore[no-untyped-def]
 @triton.jit
 def bell(x, mu, narrow):  # type: ignore[no-untyped-def]
     apart = x * narrow - mu * narrow
-    return exp2(-apart * apart)
+    return exp2(apart * -1.0 * apart)
 
 
 @triton.jit
@@ -126,6 +126,12 @@ def parts(x):  # type: ignore[no-untyped-def]
 def logistic(w, b, x):  # type: ignore[no-untyped-def]
     """σ(w·x + b)."""
     return reciprocal(1.0 + exp2((w * -1.4426950408889634) * x + b * -1.4426950408889634))
+
+
+@triton.jit
+def minus(x):  # type: ignore[no-untyped-def]
+    """−x, which costs nothing so, where Triton's own is 0 − x."""
+    return x * -1.0
 
 
 @triton.jit
@@ -176,7 +182,7 @@ def nothing(x):  # type: ignore[no-untyped-def]
 
 # Wrapped even where they only pass on, for the interpreter replaces what it finds under the name tl.
 _ALL = (
-    *(absolute, bell, decay, exp_of, inverse, log, log_complement, logistic, narrowed, nothing, over),
+    *(absolute, bell, decay, exp_of, inverse, log, log_complement, logistic, minus, narrowed, nothing, over),
     *(parts, pick, power, reciprocal, sigmoid, sigmoids, softplus, where),
 )
 WORDS: dict[str, Any] = {word.__name__: word for word in _ALL}

@@ -214,11 +214,11 @@ class _Chunked(torch.autograd.Function):
         gradients, ctx.gradients = ctx.gradients, None
         if gradients is None:
             _, gradients = _run(ctx.chunks, tensors, ctx.needs)
-        result: list[Tensor | None] = [None]
-        for gradient, tensor in zip(gradients, tensors, strict=True):
-            scaled = None if gradient is None else engine(gradient).rescale_(gradient, upstream)
-            result.append(None if scaled is None else scaled.to(tensor.dtype))
-        return tuple(result)
+        made = [g for g in gradients if g is not None]
+        for some in (made[i : i + 3] for i in range(0, len(made), 3)):
+            engine(some[0]).rescale_all_(some, upstream)
+        kept = [None if g is None else g.to(t.dtype) for g, t in zip(gradients, tensors, strict=True)]
+        return (None, *kept)
 
 
 def _run(chunks: Chunks, tensors: Any, needs: tuple[bool, ...]) -> tuple[Tensor, list[Tensor | None]]:
