@@ -85,7 +85,7 @@ def alone(recorder: Recorder, feed: Feed, batch: int, times: int = 500) -> float
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--blocks", type=int, default=21, help="blocks of steps that take turns")
+    parser.add_argument("--blocks", type=int, default=None, help="blocks of steps that take turns")
     parser.add_argument("--steps", type=int, default=None, help="steps of a block")
     parser.add_argument("--method", default="em")
     parser.add_argument("--json", default=None)
@@ -94,7 +94,7 @@ def main() -> None:
     if not cuda:
         torch.set_num_threads(1)
     backbone, size, classes, batch, rows = ("resnet50", 448, 20, 8, 800) if cuda else ("small-cnn", 64, 10, 32, 640)
-    count = args.steps or (50 if cuda else 10)
+    count, blocks = args.steps or (50 if cuda else 1), args.blocks or (21 if cuda else 121)
     config = TrainConfig(
         method=args.method, backbone=backbone, weights="random", size=size, batch_size=batch, device=args.device
     ).resolved()
@@ -105,7 +105,7 @@ def main() -> None:
     for which in (plain, recording):
         steps(which, count, args.device)
     ratios, one, two = [], [], []
-    for block in range(args.blocks):
+    for block in range(blocks):
         order = (plain, recording) if block % 2 else (recording, plain)
         taken = {id(which): steps(which, count, args.device) for which in order}
         one.append(taken[id(plain)])

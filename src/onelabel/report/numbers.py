@@ -115,8 +115,10 @@ def missing_labels(best: RunView, recovered: Recovered | None, most: int = 24) -
     found: list[dict[str, Any]] = []
     if recovered is not None:
         best_of: dict[int, list[tuple[float, int, str]]] = {}
+        limits = np.minimum(recovered.thresholds, 0.5)
         for batch in recovered.batches():
-            ask = np.flatnonzero((batch["observed"] == 0) & (batch["probability"] >= 0.5))
+            likely = batch["probability"] >= limits[batch["class_index"]]
+            ask = np.flatnonzero((batch["observed"] == 0) & likely)
             for i in ask:
                 kept = best_of.setdefault(int(batch["class_index"][i]), [])
                 item = (float(batch["probability"][i]), -int(batch["row"][i]), batch["example"][i])
