@@ -51,7 +51,7 @@ def formula(note: dict[str, str]) -> str:
     rows = {"+1": note["positive"], "0": note["unknown"], "−1": note.get("negative", r"-\log(1-p)")}
     names = {"+1": "positive", "0": "unknown", "−1": "negative"}
     cells = "".join(
-        f'<tr><th scope="row">{sign} <small>{names[sign]}</small></th><td>{math_html(tex)}</td></tr>'
+        f'<tr><th scope="row">{sign} <small>{names[sign]}</small></th><td>{math_html(chr(92) + "displaystyle " + tex)}</td></tr>'
         for sign, tex in rows.items()
     )
     return f'<div class="formula"><table><tbody>{cells}</tbody></table></div>'
