@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,9 +13,11 @@ from onelabel.cli.options import (
     METHODS,
     BackboneOption,
     DeviceOption,
+    JsonFlag,
     LoaderOptions,
     RootOption,
     WeightsOption,
+    emit,
     names,
     offer,
     offer_data,
@@ -117,6 +120,7 @@ def table(
     dataset: Annotated[str, typer.Option(help="Whose results.")] = "voc2012",
     format: FormatOption = "text",
     out: Annotated[Path | None, typer.Option(help="Write it here instead of printing it.")] = None,
+    as_json: JsonFlag = False,
 ) -> None:
     """A table of the papers from results, the published values beside; what was not run says so.
 
@@ -125,16 +129,22 @@ def table(
     from onelabel.bench import render, store, tables
     from onelabel.system import atomic_write
 
+    if name == "list" and as_json:
+        emit([{"name": t.name, "title": t.title} for t in tables.TABLES.values()])
+        return
     if name == "list":
         typer.echo("\n".join(f"{t.name:12s} {t.title}" for t in tables.TABLES.values()))
         return
     found = store.open_store(results).find() if "://" in results else tables.find(results)
-    text = render.as_text(tables.build(name, found, dataset=dataset), format)
-    if out is None:
-        typer.echo(text)
-    else:
+    sheet = tables.build(name, found, dataset=dataset)
+    text = render.as_text(sheet, format)
+    if out is not None:
         atomic_write(out, text + "\n")
-        typer.echo(f"table: {out}")
+    if as_json:
+        rows = [dict(zip(sheet.columns, row, strict=True)) for row in sheet.rows]
+        emit({"name": name, "title": sheet.title, "rows": rows, "notes": sheet.notes})
+    else:
+        typer.echo(text if out is None else f"table: {out}")
 
 
 @app.command()
@@ -187,23 +197,29 @@ def labels(
 
 
 @app.command()
-def sweeps() -> None:
+def sweeps(as_json: JsonFlag = False) -> None:
     """List the sweeps that the papers plot.
 
     Examples: onelabel bench sweeps
     """
     from onelabel.bench.sweeps import SWEEPS
 
+    if as_json:
+        emit([{"name": each.name, "figure": each.figure, "what": each.doc} for each in SWEEPS.values()])
+        return
     for each in SWEEPS.values():
         typer.echo(f"{each.name:12s} {each.figure:14s} {each.doc}")
 
 
 @app.command()
-def protocols() -> None:
+def protocols(as_json: JsonFlag = False) -> None:
     """Print the protocols.
 
     Examples: onelabel bench protocols
     """
     from onelabel.bench.protocols import PROTOCOLS
 
-    typer.echo("\n".join(str(each) for each in PROTOCOLS.values()))
+    if as_json:
+        emit([asdict(each) for each in PROTOCOLS.values()])
+    else:
+        typer.echo("\n".join(str(each) for each in PROTOCOLS.values()))
