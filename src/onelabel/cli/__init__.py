@@ -7,6 +7,7 @@ told in one line on stderr; 3 a defect of onelabel itself; 130 interrupted.
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import re
 import sys
@@ -119,6 +120,9 @@ def root(
 
 def main(argv: list[str] | None = None) -> None:
     """Run a command; see the module's exit codes."""
+    for stream in (sys.stdout, sys.stderr):  # a class name that the terminal cannot show must not cost the work
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     words = list(sys.argv[1:] if argv is None else argv)
     given = words[: words.index("--")] if "--" in words else words
     debug = "--debug" in given or bool(os.environ.get("ONELABEL_DEBUG"))

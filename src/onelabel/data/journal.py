@@ -57,9 +57,9 @@ class ChunkedArray:
                 return None
             array = np.load(self.final, mmap_mode="r", allow_pickle=False)
             notes = list(saved["notes"])
+            return (array, notes) if array.shape == self.shape and array.dtype == self.dtype else None
         except Exception:  # damaged: it is made anew
             return None
-        return (array, notes) if array.shape == self.shape and array.dtype == self.dtype else None
 
     @contextlib.contextmanager
     def filling(self) -> Iterator[Filling]:

@@ -23,7 +23,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_text(path: Path, content: str) -> None:
-    write_bytes(path, content.encode())
+    write_bytes(path, content.encode(errors="backslashreplace"))  # a path's bytes under an ASCII locale
 
 
 def write_json(path: Path, value: Any) -> None:

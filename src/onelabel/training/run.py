@@ -78,7 +78,10 @@ class Run:
         scores = {}
         for path in folder.glob("scores-*.npy"):
             with reading(path, "scores"):
-                scores[path.stem.removeprefix("scores-")] = np.load(path, allow_pickle=False)
+                found = np.load(path, allow_pickle=False)
+                if not isinstance(found, np.ndarray) or found.dtype.kind != "f":
+                    raise ValueError("an array of probabilities was expected")
+                scores[path.stem.removeprefix("scores-")] = found
         return cls(folder, config, _result(folder), history, classifier, names, memory, scores, Recording.load(folder))
 
 
