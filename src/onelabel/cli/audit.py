@@ -75,8 +75,8 @@ def estimate(
         typer.echo(f"{found.contradictions} observed labels are contradicted; the audit is believed")
     for name, each in found.overall.items():
         typer.echo(f"{name:<16} {each}")
-    typer.echo(f"{'class':<20} {'count':>30} {'precision':>22} {'recall':>22}")
+    typer.echo(f"{'class':<20} {'count':>30} {'precision':>28} {'recall':>22}")
     for name, numbers in found.classes.items():
         count = numbers["count"]
         span = f"{count.value:.0f} ({count.low:.0f}–{count.high:.0f})"
-        typer.echo(f"{name[:20]:<20} {span:>30} {numbers['precision']!s:>22} {numbers['recall']!s:>22}")
+        typer.echo(f"{name[:20]:<20} {span:>30} {numbers['precision']!s:>28} {numbers['recall']!s:>22}")
