@@ -152,6 +152,14 @@ def test_nothing_said_means_pretrained_where_there_are_any() -> None:
     assert starting_weights("small-cnn", None) is None
 
 
+def test_random_weights_can_be_asked_for_by_name() -> None:
+    torch.manual_seed(0)
+    by_name = build_backbone("small-cnn", weights="random").state_dict()
+    torch.manual_seed(0)
+    for name, tensor in build_backbone("small-cnn").state_dict().items():
+        torch.testing.assert_close(by_name[name], tensor, rtol=0, atol=0)
+
+
 def test_weights_that_cannot_be_downloaded(monkeypatch: pytest.MonkeyPatch) -> None:
     import timm
 

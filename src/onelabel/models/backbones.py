@@ -50,13 +50,14 @@ def build_backbone(
 
     Args:
         name: a timm model, or "small-cnn" ("small-cnn-group" and "small-cnn-plain" have no BatchNorm).
-        weights: None (random), "pretrained" (timm downloads them), or a .safetensors/.pth/.pt file.
+        weights: None or "random", "pretrained" (timm downloads them), or a .safetensors/.pth/.pt file.
         in_chans: channels of the pictures.
         stride: where a bottleneck ResNet has its strides: "v1.5" (timm, torchvision), "v1" (the original), or "auto":
             v1 where the weights' name or metadata says resnet50-v1.
     """
     if stride not in ("auto", "v1", "v1.5"):
         raise ValueError(f"stride: {stride!r}, expected 'auto', 'v1' or 'v1.5'")
+    weights = None if weights == "random" else weights
     pretrained = weights == "pretrained"
     if name in SMALL:
         if pretrained:
