@@ -238,6 +238,18 @@ def test_errors_are_one_line(tmp_path: Path, run_folders: dict[str, Path]) -> No
     assert not (tmp_path / "x.html").exists()
 
 
+@pytest.mark.parametrize(
+    "name", ["config.toml", "result.json", "metrics.jsonl", "recording.safetensors", "labels.safetensors"]
+)
+def test_damaged_files_are_one_line(tmp_path: Path, name: str) -> None:
+    (folder,) = synthetic(tmp_path, ["a", "b", "c"], methods=("em",))
+    content = (folder / name).read_bytes()
+    (folder / name).write_bytes(content[: len(content) // 2] + b"\x00{")
+    with pytest.raises(ValueError, match=re.escape(name)) as caught:
+        write_report([folder], tmp_path / "x.html")
+    assert "\n" not in str(caught.value)
+
+
 def test_runs_are_named_apart(tmp_path: Path) -> None:
     base = synthetic(tmp_path, ["a", "b", "c"], methods=("em",))[0]
     import shutil

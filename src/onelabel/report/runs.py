@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from onelabel.metrics import average_precision, best_thresholds
 from onelabel.report import style
+from onelabel.system import reading
 from onelabel.training import TrainConfig
 from onelabel.training.recording import PartLabels, Recording, metadata, read_labels
 
@@ -112,14 +113,17 @@ def read_run(path: str | Path) -> RunView:
         raise FileNotFoundError(f"{folder}: no run there (config.toml is missing)")
     config = TrainConfig.load(folder / "config.toml").resolved()
     metrics = folder / "metrics.jsonl"
-    lines = metrics.read_text(encoding="utf-8").splitlines() if metrics.is_file() else []
+    history: list[dict[str, Any]] = []
+    if metrics.is_file():
+        with reading(metrics, "a line of JSON per epoch", remedy="resume the run"):
+            history = [dict(json.loads(line)) for line in metrics.read_text(encoding="utf-8").splitlines()]
     recording = Recording.load(folder)
     names = recording.class_names if recording is not None else _class_names(folder)
     return RunView(
         folder,
         config,
         _json(folder / "result.json"),
-        [json.loads(line) for line in lines],
+        history,
         names,
         recording,
         _json(folder / "environment.json"),
@@ -201,11 +205,13 @@ def _class_names(folder: Path) -> tuple[str, ...]:
                 return tuple(metadata(folder / name)["class_names"])
             from safetensors import safe_open
 
-            with safe_open(str(folder / name), framework="np") as file:
-                return tuple(json.loads((file.metadata() or {})["onelabel"])["class_names"])
+            with reading(folder / name, "a run's weights"), safe_open(str(folder / name), framework="np") as file:
+                return tuple(map(str, json.loads((file.metadata() or {})["onelabel"])["class_names"]))
     raise FileNotFoundError(f"{folder}: no epoch is done yet; resume the run first")
 
 
 def _json(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return found
+    if not path.is_file():
+        return {}
+    with reading(path, "a run's numbers", remedy="resume the run"):
+        return dict(json.loads(path.read_text(encoding="utf-8")))
