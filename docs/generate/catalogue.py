@@ -15,6 +15,7 @@ from onelabel.contract import Hyper, MethodInfo
 from onelabel.report import figures, style
 from onelabel.training.config import read_toml
 
+LARGE = r"\displaystyle "  # fractions as in a formula that stands alone
 NOTES = Path(__file__).with_name("methods.toml")
 NEEDS = {
     "index": "the batch's positions in the training set: `criterion(logits, observed, index=index)`",
@@ -51,7 +52,7 @@ def formula(note: dict[str, str]) -> str:
     rows = {"+1": note["positive"], "0": note["unknown"], "−1": note.get("negative", r"-\log(1-p)")}
     names = {"+1": "positive", "0": "unknown", "−1": "negative"}
     cells = "".join(
-        f'<tr><th scope="row">{sign} <small>{names[sign]}</small></th><td>{math_html(chr(92) + "displaystyle " + tex)}</td></tr>'
+        f'<tr><th scope="row">{sign} <small>{names[sign]}</small></th><td>{math_html(LARGE + tex)}</td></tr>'
         for sign, tex in rows.items()
     )
     return f'<div class="formula"><table><tbody>{cells}</tbody></table></div>'
