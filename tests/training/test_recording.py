@@ -172,3 +172,18 @@ def test_full_labels_have_no_unknown(tmp_path: Path) -> None:
     assert found is not None
     assert found.counts("unknown").sum() == 0
     assert found.counts("observed negative").sum() == (splits.train.true == 0).sum()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("graph", ["auto", "off"])
+def test_on_a_gpu_every_entry_is_counted_once(tmp_path: Path, graph: str) -> None:
+    """Warming up and capturing leave no trace in the counters."""
+    splits = scenes()
+    settings = {**SMALL, "device": "cuda", "cuda_graph": graph, "record": "on", "augment": "none"}
+    run = train(splits, method="iu", out=tmp_path / "run", **settings)
+    found = run.recording
+    assert found is not None
+    observed = splits.train.observed.to_dense()
+    np.testing.assert_array_equal(found.counts("observed positive").sum(2), np.tile((observed > 0).sum(0), (3, 1)))
+    np.testing.assert_array_equal(found.counts("unknown").sum(2), np.tile((observed == 0).sum(0), (3, 1)))
+    np.testing.assert_allclose(found.positive_loss / 10, [row["loss"] for row in run.history], rtol=1e-4)
