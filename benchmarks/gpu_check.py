@@ -84,6 +84,41 @@ def every_method(name: str) -> str:
     return ", ".join(done)
 
 
+def updates(name: str) -> str:
+    """A step with the method's own optimisers, and the updates between epochs, without waiting for the host."""
+    hyper = {"warmup": 1} if name in ("em-apl", "en") else {}
+    z = torch.zeros(500, 40, dtype=torch.int8)
+    z[torch.arange(500), torch.randint(40, (500,))] = 1
+    labels = onelabel.Labels.from_matrix(z.numpy())
+    criterion = onelabel.method(name, **hyper).to(gpu.DEVICE).bind(labels)
+    optimizers = criterion.optimizers(1e-3)
+    index = torch.randint(500, (64,), device=gpu.DEVICE)  # some twice
+    observed = z.to(gpu.DEVICE)[index]
+    scores = torch.rand(500, 40, device=gpu.DEVICE)
+    more = {"index": index} if criterion.needs.index else {}
+
+    def epoch(number: int) -> None:
+        criterion.begin_epoch(number, 4)
+        logits = torch.randn(64, 40, device=gpu.DEVICE, requires_grad=True)
+        criterion(logits, observed, **more).backward()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        criterion.end_epoch((lambda: scores) if criterion.needs.scores else None)
+
+    for number in range(2):  # optimisers make their state
+        epoch(number)
+    if gpu.DEVICE == "cuda":
+        torch.cuda.synchronize()
+        torch.cuda.set_sync_debug_mode("error")
+    try:
+        epoch(2)
+    finally:
+        if gpu.DEVICE == "cuda":
+            torch.cuda.set_sync_debug_mode("default")
+    return "a step and the updates of an epoch"
+
+
 def compiled(name: str, backend: str) -> str:
     criterion, more, observed = arguments(name, 64, 40)
     logits = torch.randn(32, 40, device=gpu.DEVICE)
@@ -170,6 +205,8 @@ def checks(quick: bool) -> Iterator[Check]:
     for name in list_methods():
         if name != "bce":  # refuses such labels
             yield f"method {name}", lambda n=name: every_method(n)
+    for name in ("em-apl", "en", "ll-r", "ll-ct", "ll-cp", "role"):
+        yield f"updates of {name}", lambda n=name: updates(n)
     for name in ("an", "gr", "epr", "role") if gpu.DEVICE == "cuda" else ():
         yield f"compiled {name}", lambda n=name: compiled(n, "inductor")
     for name in () if quick else ("em", "splc", "asl-ps", "em-apl", "ll-ct", "en", "pr"):

@@ -154,11 +154,11 @@ class Method(nn.Module):
         shape = (1, 1) if self.stack is None else (-1, 1, 1)
         device = getattr(getattr(self, name, None), "device", None)
         for dtype, held in self._held.items():
-            column = torch.tensor(numbers, dtype=dtype, device=device).reshape(shape)
+            column = torch.tensor(numbers, dtype=dtype).reshape(shape)
             if name in held:
-                held[name].copy_(column)
+                held[name].copy_(column, non_blocking=True)
             else:
-                held[name] = column
+                held[name] = column.to(device)
         self.register_buffer(name, self._held[self._precision][name], persistent=False)
 
     def _match(self, dtype: torch.dtype) -> None:

@@ -10,7 +10,7 @@ import torch
 
 import onelabel
 from onelabel import Labels
-from onelabel.methods.pseudo_labels import lowest
+from onelabel.methods.selection import lowest
 
 T = 6
 
@@ -128,13 +128,6 @@ def test_equal_scores_take_the_first_examples() -> None:
     mask = lowest(scores, free, torch.tensor([2, 2]))
     assert mask.int().tolist() == [[1, 1], [0, 0], [1, 1], [0, 0]]
     assert lowest(scores, free, torch.tensor([9, 0])).int().tolist() == [[1, 0]] * 4
-
-
-def test_sorting_in_portions_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    scores, free, count = torch.rand(2, 9, 7), torch.rand(2, 9, 7) < 0.7, torch.randint(9, (2, 7))
-    whole = lowest(scores, free, count)
-    monkeypatch.setattr("onelabel.methods.pseudo_labels.BLOCK", 40)  # two classes at a time
-    assert torch.equal(lowest(scores, free, count), whole)
 
 
 def test_a_quota_that_is_whole_is_not_rounded_down() -> None:

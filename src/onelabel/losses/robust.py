@@ -122,7 +122,7 @@ class GR(ElementWise):
         return Needs(epoch=True)
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
-        self.clock.copy_(torch.tensor([epoch, epochs]))
+        self.clock.copy_(torch.tensor([epoch, epochs]), non_blocking=True)
         for name, first in self.first.items():
             if self.variant == "reference":
                 share = (epoch if name in ("w", "b") else epoch + 1) / max(epochs, 1)

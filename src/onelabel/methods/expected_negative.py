@@ -12,7 +12,7 @@ from onelabel.contract import Batch, Hyper, Needs, check_k, register
 from onelabel.losses.curves import nll, unified
 from onelabel.methods.memory import Remembering
 from onelabel.methods.optim import summed
-from onelabel.methods.pseudo_labels import lowest
+from onelabel.methods.selection import lowest
 
 if TYPE_CHECKING:
     from onelabel.labels import Labels
@@ -102,7 +102,7 @@ class ExpectedNegative(Remembering):
             believed = self.average.masked_fill(self.state == NEGATIVE, -torch.inf)
             chosen = lowest(believed, self.state != POSITIVE, self.quota)
             if self.stack is not None:
-                chosen = chosen | ~torch.tensor(ready, device=chosen.device)[:, None, None]
+                chosen = chosen | ~torch.tensor(ready).to(chosen.device, non_blocking=True)[:, None, None]
             self.state.copy_(torch.where(self.state < POSITIVE, chosen.to(torch.int8), self.state))
 
     def compute(self, batch: Batch) -> Tensor:

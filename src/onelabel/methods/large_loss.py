@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
@@ -12,23 +13,12 @@ from onelabel.losses.baselines import an
 from onelabel.losses.curves import nll
 from onelabel.methods.memory import Remembering
 from onelabel.methods.optim import summed
+from onelabel.methods.selection import lowest
 
 if TYPE_CHECKING:
     from onelabel.labels import Labels
 
 PAPER = "Kim et al., Large Loss Matters in Weakly Supervised Multi-Label Classification"
-
-
-def largest(cost: Tensor, eligible: Tensor, count: Tensor) -> Tensor:
-    """Where the `count` largest of the eligible entries of a batch are: a mask in the shape of `cost` (…×B×L).
-
-    Ties go to the entry that comes first in the batch; with fewer eligible entries than `count` all are taken.
-    """
-    flat = cost.detach().masked_fill(~eligible, -torch.inf).flatten(-2)
-    order = flat.argsort(dim=-1, descending=True, stable=True)
-    first = torch.arange(flat.shape[-1], device=flat.device) < count[..., None]
-    chosen = torch.zeros_like(flat, dtype=torch.bool).scatter(-1, order, first.expand_as(flat))
-    return chosen.reshape(cost.shape) & eligible
 
 
 @register(
@@ -95,7 +85,12 @@ class LargeLoss(Remembering):
         super().begin_epoch(epoch, epochs)
         times = min(epoch, 1) if self.scheme == "permanent" else epoch
         share = torch.tensor([min(times * delta / 100, 1.0) for delta in self.each("delta")], dtype=torch.float64)
-        self.fraction.copy_(share.reshape(self.fraction.shape))
+        self.fraction.copy_(share.reshape(self.fraction.shape), non_blocking=True)
+
+    def _most(self, entries: int) -> int:
+        """How many of a batch's entries are chosen in the last epoch: a captured step serves all epochs."""
+        times = 1 if self.scheme == "permanent" else self.epochs - 1
+        return math.ceil(min(times * max(self.each("delta")) / 100, 1.0) * entries)
 
     def compute(self, batch: Batch) -> Tensor:
         logits, observed = batch.logits, batch.observed
@@ -108,7 +103,9 @@ class LargeLoss(Remembering):
         cost = an(logits, observed)
         # The sliver keeps t·Δ·B·L, a whole number up to its last bits, from being rounded up to the next one.
         count = torch.ceil(self.fraction * (logits.shape[-2] * logits.shape[-1]) - 1e-6)
-        chosen = largest(cost, (observed == 0).expand_as(cost), count)
+        eligible = (observed == 0).expand_as(cost).flatten(-2)
+        chosen = lowest(-cost.detach().flatten(-2), eligible, count, most=self._most(eligible.shape[-1]), dim=-1)
+        chosen = chosen.reshape(cost.shape)
         if rows is not None and self.training:
             with torch.no_grad():
                 fresh = summed(rows.flatten(), chosen.flatten(0, -2).to(torch.int32)).reshape(chosen.shape) > 0

@@ -52,7 +52,7 @@ class Remembering(Method):
         if not 0 <= epoch < epochs:
             raise ValueError(f"epoch must lie in [0, {epochs}), the number of epochs, got {epoch}")
         self.epoch, self.epochs = int(epoch), int(epochs)
-        self.clock.copy_(torch.tensor([epoch, epochs]))
+        self.clock.copy_(torch.tensor([epoch, epochs]), non_blocking=True)
 
     def each(self, name: str) -> list[float]:
         """A hyperparameter as Python numbers, one per model, before float32 rounded it."""

@@ -13,7 +13,12 @@ from torch import Tensor
 def summed(rows: Tensor, values: Tensor) -> Tensor:
     """Each of the n rows of `values` replaced by the sum of those that share its entry of `rows`; static shapes."""
     first = torch.searchsorted(rows.sort().values, rows)
-    return torch.zeros_like(values).index_add_(0, first, values).index_select(0, first)
+    total = torch.zeros_like(values)
+    if values.is_cuda:  # sorts, where index_add_ adds in whatever order threads arrive
+        total.index_put_((first,), values, accumulate=True)
+    else:
+        total.index_add_(0, first, values)
+    return total.index_select(0, first)
 
 
 def adam(params: Iterable[Tensor], lr: float | Tensor, *, models: int = 1) -> torch.optim.Optimizer:

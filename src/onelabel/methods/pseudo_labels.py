@@ -12,30 +12,13 @@ from onelabel.contract import Batch, Hyper, Needs, Score, Variant, register
 from onelabel.losses.curves import nll, soft
 from onelabel.losses.entropy import em
 from onelabel.methods.memory import Remembering
+from onelabel.methods.selection import lowest
 
 if TYPE_CHECKING:
     from onelabel.labels import Labels
 
 PAPER = "Zhou et al., Acknowledging the Unknown for Multi-label Learning with Single Positive Labels"
 OPEN, SEEN = -1.0, -2.0  #: in the memory of soft targets: still unknown, observed
-BLOCK = 1 << 28
-
-
-def lowest(scores: Tensor, eligible: Tensor, count: Tensor) -> Tensor:
-    """In each class the `count` (…×L) eligible examples with the lowest scores (…×N×L): a mask.
-
-    Ties go to the example that comes first; where fewer are eligible than `count` all of them are taken. Classes are
-    sorted together, in as many portions as keep the order, eight bytes an entry, within BLOCK entries.
-    """
-    width = max(BLOCK // max(scores[..., :1].numel(), 1), 1)
-    first = torch.arange(scores.shape[-2], device=scores.device)[:, None] < count[..., None, :]
-    first = first.expand(scores.shape)
-    chosen = torch.zeros_like(eligible)
-    for at in range(0, scores.shape[-1], width):
-        part = (..., slice(at, at + width))
-        order = scores[part].masked_fill(~eligible[part], torch.inf).argsort(dim=-2, stable=True)
-        chosen[part] = torch.zeros_like(eligible[part]).scatter(-2, order, first[part])
-    return chosen & eligible
 
 
 @register(
@@ -127,10 +110,11 @@ class EMAPL(Remembering):
         unknown = self.unknown if self.count == "start" else (self.targets == OPEN).sum(-2)
         for name, sign, hard in (("proportion", 1, 0.0), ("positive_proportion", -1, 1.0)):
             if any(shares[name]):
-                share = torch.tensor(shares[name], dtype=torch.float64, device=scores.device)
+                share = torch.tensor(shares[name], dtype=torch.float64).to(scores.device, non_blocking=True)
                 share = share[0] if self.stack is None else share[:, None]
                 quota = torch.floor(share * unknown + 1e-6)  # θ·U_c/(T−T_w) may miss a whole number by its last bits
-                chosen = lowest(sign * scores, self.targets == OPEN, quota)
+                most = math.ceil(max(shares[name]) * self.size[0])
+                chosen = lowest(sign * scores, self.targets == OPEN, quota, most=most)
                 self.targets.copy_(torch.where(chosen, scores if self.soft else hard, self.targets))
 
     def _quota(self, name: str) -> list[float]:
