@@ -17,7 +17,7 @@ import pytest
 
 from onelabel import bench
 from onelabel.bench import claims
-from onelabel.bench.store import Database, Folder
+from onelabel.bench.store import Database, Folder, open_store
 from onelabel.data import FeatureDataset, Splits
 
 WORKERS = Path(__file__).with_name("bench_workers.py")
@@ -33,15 +33,21 @@ def small_plan(**options: Any) -> list[bench.Planned]:
     return bench.make_plan("toy", ["an", "em"], seeds=[0, 1], settings={"epochs": 2}, search=False, **options)
 
 
-def test_two_workers_make_each_run_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", ["folder", pytest.param("database", marks=pytest.mark.slow)])
+def test_two_workers_make_each_run_once(tmp_path: Path, place: str) -> None:
+    """Started together, on a folder or database that neither has made yet."""
     out, journal = tmp_path / "out", tmp_path / "journal"
-    both = [start("race", out, journal) for _ in range(2)]
+    if place == "database":
+        pytest.importorskip("optuna")
+    where = out if place == "folder" else f"sqlite:///{tmp_path}/bench.db"
+    both = [start("race", where, journal) for _ in range(2)]
     told = [worker.communicate(timeout=300)[0] for worker in both]
     assert [worker.returncode for worker in both] == [0, 0], told
     begun = Counter(line.split()[0] for line in journal.read_text().splitlines())
     assert begun == Counter({f"{m}-{s}": 1 for m in ("an", "em") for s in range(3)})
-    assert len(bench.read(out)) == 6
-    assert not list((out / "claims").glob("*.0"))
+    assert len(open_store(where).find().rows) == 6
+    if place == "folder":
+        assert not list((out / "claims").glob("*.0"))
 
 
 def test_killed_worker_is_followed_up_and_the_table_builds_meanwhile(tmp_path: Path, splits: Any) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import socket
 import time
 from pathlib import Path
@@ -126,8 +127,20 @@ class Database:
     def __init__(self, url: str) -> None:
         self.optuna = need("optuna", "bench")
         self.optuna.logging.set_verbosity(self.optuna.logging.ERROR)
-        self.storage = self.optuna.storages.get_storage(url)
+        self.storage = self._open(url)
         self.me = identity()
+
+    def _open(self, url: str, tries: int = 6) -> Any:
+        """Optuna's storage; workers that start together race to make its tables, and the loser tries again."""
+        errors = need("sqlalchemy.exc", "bench")
+        for left in range(tries - 1, -1, -1):
+            try:
+                return self.optuna.storages.get_storage(url)
+            except errors.DBAPIError as error:
+                if not left:
+                    raise OSError(f"{url.split('://')[0]} database: {str(error).splitlines()[0]}") from None
+                time.sleep(random.uniform(0.2, 1.5))
+        return None
 
     def _name(self, run_id: str, generation: int | str) -> str:
         return f"onelabel-bench/{run_id}/{generation}"
