@@ -1,6 +1,6 @@
 """Everything about speed that wants a GPU, in one go of some two minutes: checks, losses, head, mAP.
 
-    PYTHONPATH=src python3 benchmarks/gpu_speed.py --out $OUT
+    PYTHONPATH=src python3 benchmarks/gpu_speed.py --out $OUT [--tune]
 
 Writes gpu_check, captured, host, tune, chunked, streaming and fused.json into the folder, each as soon as it is
 measured; `run_all.py --results FOLDER` makes the table of them and compares it with the baseline.
@@ -26,6 +26,7 @@ from torch import Tensor
 from onelabel.kernels import tiled
 from onelabel.losses.forms import form_of
 
+STAGES = ("check", "captured", "host", "chunked", "streaming", "fused")
 HERE = Path(__file__).resolve().parent
 SIZE = (4096, 20000)
 #: block, warps, tiles a program, most registers a thread (0: as many as it likes)
@@ -34,6 +35,10 @@ SWEEP = (
     *((1024, 2, 8, 0), (1024, 2, 16, 0), (1024, 2, 8, 64), (1024, 4, 8, 0), (2048, 4, 4, 0), (2048, 4, 4, 64)),
 )
 TUNED = ("an", "gr", "splc", "asl-ps")
+FULL_SWEEP = ((512, 2, 8, 0), (1024, 2, 4, 0), (1024, 4, 4, 0), (1024, 4, 4, 64), (1024, 8, 4, 0), (2048, 8, 4, 0))
+FULL_TUNED = ("an", "gr", "splc")
+#: What the captured table is measured with beside the present choice.
+OTHERS = ((512, 1, 16), (512, 1, 8))
 
 
 def kernel(name: str, logits: Tensor, observed: Tensor, out: Tensor, choice: Any = None) -> Any:
@@ -44,13 +49,24 @@ def kernel(name: str, logits: Tensor, observed: Tensor, out: Tensor, choice: Any
     return lambda: tiled.evaluate(logits, observed, form, out=out, pending=pending, **options)
 
 
+def others(bandwidth: float) -> list[dict[str, Any]]:
+    own, table = tiled.SKIMMED, []
+    for choice in OTHERS:
+        tiled.SKIMMED = choice
+        table += captured(bandwidth, "block {} warps {} turns {}".format(*choice))
+    tiled.SKIMMED = own
+    return table
+
+
 def compile_only(task: tuple[str, str, Any]) -> None:
     """Leave a kernel in Triton's cache on disk."""
     name, dtype, choice = task
-    logits, observed = benchmark.problem(*SIZE, "cuda", benchmark.DTYPES[dtype])
-    if choice is not None:
+    classes = 80 if choice in FULL_SWEEP else SIZE[1]
+    logits, observed = benchmark.problem(SIZE[0] * SIZE[1] // classes, classes, "cuda", benchmark.DTYPES[dtype])
+    if choice is not None and len(choice) == 4:
         kernel(name, logits.detach(), observed, torch.empty_like(logits), choice)()
     else:
+        tiled.SKIMMED = choice or tiled.SKIMMED
         benchmark.step(benchmark.made(name).cuda(), logits, observed)()
     torch.cuda.synchronize()
 
@@ -65,7 +81,7 @@ def replayed(work: Any) -> float:
     return milliseconds(graph.replay, "cuda", budget=0.03, at_least=20)
 
 
-def captured(bandwidth: float) -> list[dict[str, Any]]:
+def captured(bandwidth: float, what: str = "graph") -> list[dict[str, Any]]:
     """Forward and backward as a graph: one observed positive a row, and positives everywhere."""
     table = []
     for dtype in benchmark.DTYPES:
@@ -76,7 +92,9 @@ def captured(bandwidth: float) -> list[dict[str, Any]]:
             criterion = benchmark.made(name).cuda()
             ms = replayed(benchmark.step(criterion, logits, observed))
             full = replayed(benchmark.step(criterion, logits, dense))
-            table.append(row(f"{name} {dtype}, graph", ms, peers={"labels in every tile": full}, limit_ms=limit))
+            table.append(row(f"{name} {dtype}, {what}", ms, peers={"labels in every tile": full}, limit_ms=limit))
+        if what != "graph":
+            continue
         few = torch.randn(SIZE[0] * 250, 80, device="cuda").to(benchmark.DTYPES[dtype]).requires_grad_()
         labels = torch.zeros(few.shape, dtype=torch.int8, device="cuda").scatter_(
             1, torch.randint(80, (len(few), 1), device="cuda"), 1
@@ -121,21 +139,22 @@ def host() -> list[dict[str, Any]]:
 
 
 def tune(bandwidth: float) -> list[dict[str, Any]]:
+    """The forward kernel alone: few observed labels, and some in every tile (80 classes)."""
     table = []
     for dtype in ("float32", "bfloat16"):
-        logits, observed = benchmark.problem(*SIZE, "cuda", benchmark.DTYPES[dtype])
-        logits = logits.detach()
-        out = torch.empty_like(logits)
-        limit = observed.numel() * (2 * logits.element_size() + 1) / bandwidth * 1e3
-        for name in TUNED:
-            for choice in SWEEP:
+        for classes, sweep, names in ((SIZE[1], SWEEP, TUNED), (80, FULL_SWEEP, FULL_TUNED)):
+            logits, observed = benchmark.problem(SIZE[0] * SIZE[1] // classes, classes, "cuda", benchmark.DTYPES[dtype])
+            logits = logits.detach()
+            out = torch.empty_like(logits)
+            limit = observed.numel() * (2 * logits.element_size() + 1) / bandwidth * 1e3
+            for name, choice in ((n, c) for n in names for c in sweep):
                 try:
                     ms = replayed(kernel(name, logits, observed, out, choice))
                 except Exception as error:
                     print(name, dtype, choice, f"{type(error).__name__}: {error}"[:200], flush=True)
                     continue
-                what = "{} warps {} turns {} registers {}".format(*choice)
-                table.append({"choice": choice, **row(f"{name} {dtype} block {what}", ms, limit_ms=limit)})
+                what = "L {} block {} warps {} turns {} registers {}".format(classes, *choice)
+                table.append({"choice": choice, **row(f"{name} {dtype} {what}", ms, limit_ms=limit)})
     return table
 
 
@@ -153,10 +172,10 @@ def script(name: str, path: Path, seconds: float, *more: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument(
-        "--only", nargs="*", default=["check", "captured", "host", "tune", "fused", "chunked", "streaming"]
-    )
+    parser.add_argument("--only", nargs="*", default=STAGES)
+    parser.add_argument("--tune", action="store_true", help="also over block sizes (more compiling)")
     args = parser.parse_args()
+    args.only = [*args.only, "others", "tune"] if args.tune else args.only
     args.out.mkdir(parents=True, exist_ok=True)
     started = time.perf_counter()
     if "check" in args.only:
@@ -164,8 +183,11 @@ def main() -> None:
     tasks: list[tuple[str, str, Any]] = []
     if "captured" in args.only:
         tasks += [(name, dtype, None) for name in benchmark.METHODS for dtype in benchmark.DTYPES]
+    if "others" in args.only:
+        tasks += [(n, d, choice) for n in benchmark.METHODS for d in benchmark.DTYPES for choice in OTHERS]
     if "tune" in args.only:
         tasks += [(n, d, choice) for n in TUNED for d in ("float32", "bfloat16") for choice in SWEEP]
+        tasks += [(n, d, choice) for n in FULL_TUNED for d in ("float32", "bfloat16") for choice in FULL_SWEEP]
     if tasks:
         with ProcessPoolExecutor(min(14, os.cpu_count() or 1), mp_context=get_context("spawn")) as pool:
             for task, failure in zip(tasks, [pool.submit(compile_only, t) for t in tasks], strict=True):
@@ -174,7 +196,12 @@ def main() -> None:
         print(f"== compiled, {time.perf_counter() - started:.0f} s", flush=True)
     bandwidth = copy_bandwidth("cuda")
     print(machine("cuda"), f"copy {bandwidth / 1e12:.2f} TB/s", flush=True)
-    stages = {"captured": lambda: captured(bandwidth), "host": host, "tune": lambda: tune(bandwidth)}
+    stages = {
+        "captured": lambda: captured(bandwidth),
+        "host": host,
+        "others": lambda: others(bandwidth),
+        "tune": lambda: tune(bandwidth),
+    }
     for name, stage in stages.items():
         if name in args.only:
             write(str(args.out / f"{name}.json"), name, "cuda", stage(), copy_bandwidth=bandwidth)
