@@ -11,12 +11,15 @@ import measured
 from latex2mathml.converter import convert
 
 import onelabel
+from onelabel.bench.published import published as numbers
 from onelabel.contract import Hyper, MethodInfo
 from onelabel.report import figures, style
 from onelabel.training.config import read_toml
 
 LARGE = r"\displaystyle "  # fractions as in a formula that stands alone
 NOTES = Path(__file__).with_name("methods.toml")
+PAPERS = (("role", "1"), ("role", "A1"), ("em", "1"), ("gr", "2"), ("lasd", "2"))
+DATASETS = ("voc2012", "coco2014", "nuswide", "cub")
 NEEDS = {
     "index": "the batch's positions in the training set: `criterion(logits, observed, index=index)`",
     "epoch": "`criterion.begin_epoch(epoch, epochs)` at the start of each epoch",
@@ -71,7 +74,7 @@ def page(info: MethodInfo, note: dict[str, str], boards: list[measured.Board]) -
     if note:
         parts += ["## When to use it", note["use"], "**When not.** " + note["avoid"]]
     parts += ["## Settings", settings(info), "## What it needs", needs(info)]
-    parts += ["## Measured", standing(info.name, boards), "## In code", example(info)]
+    parts += ["## Measured", standing(info.name, boards), published(info.name), "## In code", example(info)]
     parts.append(f"Class: [`{info.cls.__name__}`][{info.cls.__module__}.{info.cls.__name__}].")
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -132,11 +135,30 @@ def standing(name: str, boards: list[measured.Board]) -> str:
         spread = f" ± {line.std:.2f}" if line.std is not None else ""
         seeds = f"{line.seeds} seed" + "s" * (line.seeds != 1)
         place = f"rank {rank[0]} of {rank[1]}" if rank else "more labels than one per example: not ranked"
-        lines.append(f"| {board.title} | {line.mean:.2f}{spread} | {seeds} | {place} | `{board.source}` |")
+        lines.append(f"| {board.title} | {line.mean:.2f}{spread} | {seeds} | {place} |")
     if not lines:
-        return "Not measured yet under a committed protocol."
-    head = ["| protocol | test mAP | | place | results |", "| --- | --- | --- | --- | --- |"]
+        return "Not measured yet."
+    head = ["| protocol | test mAP | | place |", "| --- | --- | --- | --- |"]
     return "\n".join(head + lines)
+
+
+def published(name: str) -> str:
+    """What papers report of it, per dataset, fine-tuned or as they say."""
+    found: dict[tuple[str, str, str], dict[str, float]] = {}
+    for source, table in PAPERS:
+        for dataset in DATASETS:
+            for number in numbers(source, table, dataset):
+                if number.name == name and number.value is not None:
+                    found.setdefault((source, table, number.setting), {})[dataset] = number.value
+    if not found:
+        return ""
+    head = ["Published, on other weights than ours: compare within a row's table only.", ""]
+    head += ["| table | setting |" + "".join(f" {d} |" for d in DATASETS), "| --- | --- |" + " --- |" * len(DATASETS)]
+    rows = [
+        f"| {source.upper()} {table} | {setting} |" + "".join(f" {values.get(d, '–')} |" for d in DATASETS)
+        for (source, table, setting), values in found.items()
+    ]
+    return "\n".join(head + rows)
 
 
 def example(info: MethodInfo) -> str:
@@ -154,7 +176,7 @@ def overview(said: dict[str, dict[str, str]], boards: list[measured.Board]) -> s
         "# Methods",
         f"All {len(infos)} methods behind one interface, generated from the registry (`onelabel methods`, "
         "`onelabel.list_methods()`). The last columns are the rank among methods that saw one positive per example, on "
-        "VOC 2012 (– where not measured).",
+        "VOC 2012 (– where not measured); [benchmarks](../benchmarks.md) has learning rates, tests, published values.",
         "Which one? Without any wish of your own take [`em`](em.md); when fine-tuning pictures for eight epochs or "
         "more [`gr`](gr.md); and let `onelabel compare` try the families on your own data. "
         "[No clean validation set](../tutorials/no-validation.md) shows how to choose then.",
@@ -172,7 +194,7 @@ def overview(said: dict[str, dict[str, str]], boards: list[measured.Board]) -> s
             for line in board.lines
         ]
         head = ["| method | test mAP | std | seeds |", "| --- | --- | --- | --- |"]
-        parts += [f"## {board.title}", f"From `{board.source}`.", "\n".join(head + rows)]
+        parts += [f"## {board.title}", "\n".join(head + rows)]
     return "\n\n".join(parts) + "\n"
 
 
