@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -129,3 +130,18 @@ def test_what_nobody_foresaw_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> No
     found = doctor.examine()
     assert level(found, "memory") == "bad"
     assert not doctor.healthy(found)
+
+
+def test_a_machine_without_torch_gets_an_answer() -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from onelabel import doctor\n"
+        "from onelabel.doctor import machine\n"
+        "machine.cuda = list\n"
+        "found = doctor.examine(data='digits-scenes', weights='nowhere.pth')\n"
+        "print(doctor.text(found)); sys.exit(doctor.healthy(found))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "BAD torch" in done.stdout
+    assert "pip install" in done.stdout

@@ -15,7 +15,9 @@ app = typer.Typer(no_args_is_help=True, help="Plan an audit, and turn its answer
 
 @app.command()
 def plan(
-    recovered: Annotated[Path, typer.Argument(help="A recovered.parquet, or a run that holds one.")],
+    recovered: Annotated[
+        Path, typer.Argument(metavar="RECOVERED", help="A recovered.parquet, or a run that holds one.")
+    ],
     out: Annotated[Path, typer.Option(help="Where to write the plan.")] = Path("audit.parquet"),
     rows: Annotated[int | None, typer.Option(help="Pictures to check.")] = None,
     minutes: Annotated[float | None, typer.Option(help="Or: minutes somebody has.")] = None,
@@ -43,9 +45,13 @@ def plan(
 
 @app.command()
 def estimate(
-    recovered: Annotated[Path, typer.Argument(help="The recovered labels the plan was made from.")],
-    plan: Annotated[Path, typer.Argument(help="The plan.")],
-    answers: Annotated[Path, typer.Argument(help="Answers: Parquet from onelabel review --export, or a CSV.")],
+    recovered: Annotated[
+        Path, typer.Argument(metavar="RECOVERED", help="The recovered labels the plan was made from.")
+    ],
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="The plan.")],
+    answers: Annotated[
+        Path, typer.Argument(metavar="ANSWERS", help="Answers: Parquet from onelabel review --export, or a CSV.")
+    ],
     intervals: Annotated[str, typer.Option(help="linear or bootstrap.")] = "linear",
     out: Annotated[Path | None, typer.Option(help="Write everything here as JSON.")] = None,
     labels: Annotated[Path | None, typer.Option(help="Write completed Labels with the answers in (.npz).")] = None,

@@ -13,7 +13,9 @@ app = typer.Typer()
 
 @app.command()
 def review(
-    recovered: Annotated[Path, typer.Argument(help="A recovered.parquet, or a run that holds one.")],
+    recovered: Annotated[
+        Path, typer.Argument(metavar="RECOVERED", help="A recovered.parquet, or a run that holds one.")
+    ],
     db: Annotated[
         str | None, typer.Option(help="SQLite file or postgresql:// URL. [default: beside the input]")
     ] = None,
