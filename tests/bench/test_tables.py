@@ -175,6 +175,7 @@ def test_the_page_is_made_of_the_rows_and_says_what_is_missing() -> None:
     assert "lasd.tau** (LASD 1b" in text
     assert "half.parquet" in text
     assert "finetune, not run: bce-ls" in text
+    assert "only a part of the grid run: bce (1 of 8)" in text
     assert page.page(tables.Results(rows, {"half.parquet": "no footer"})) == text
 
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from onelabel.bench import tables
+from onelabel.bench.plan import make_plan
+from onelabel.bench.protocols import protocol
 from onelabel.bench.published import anchor, published
 from onelabel.bench.render import Sheet, as_text
 from onelabel.bench.results import Row
@@ -222,3 +224,15 @@ def missing(found: Results, dataset: str) -> str:
     lines += [f"- failed: {row.label}, {row.mode}, seed {row.seed}: {row.error}" for row in failed[:20]]
     lines += [f"- unreadable: {file} ({why})" for file, why in found.unreadable.items()]
     return "\n".join(lines)
+
+
+def _unfinished(found: Results, dataset: str, mode: str) -> list[str]:
+    """Methods of which not every setting of the protocol's search was run, with how many were."""
+    if mode not in protocol("onelabel").search:
+        return []
+    short = []
+    for name in list_methods():
+        tried = len(cells(tables.candidates(found.rows, dataset, name, mode)))
+        whole = len(make_plan(dataset, [name], modes=[mode], seeds=[0]))
+        short += [f"{name} ({tried} of {whole})"] if 0 < tried < whole else []
+    return short
