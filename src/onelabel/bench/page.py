@@ -218,6 +218,8 @@ def missing(found: Results, dataset: str) -> str:
         lines.append(
             f"- {mode}, not run: {', '.join(absent) or 'none'}; with a single seed: {', '.join(few) or 'none'}."
         )
+        part = _unfinished(found, dataset, mode)
+        lines += [f"- {mode}, only a part of the grid run: {', '.join(part)}."] if part else []
     lines.append("- COCO, NUS-WIDE and CUB: not run; their pictures are not on the machines these results come from.")
     lines.append("- EM Table 2's other backbones: not run; no ResNet-34 or ResNet-101 weights of the same release.")
     failed = [row for row in found.rows if not row.done]
