@@ -11,7 +11,6 @@ from types import ModuleType
 
 import pytest
 
-import onelabel
 from onelabel.cli import COMMANDS, LazyGroup
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,13 +24,6 @@ def test_python_blocks_run() -> None:
     for block in blocks:
         exec(compile(block, "README.md", "exec"), scope)
     assert scope["probabilities"].shape == (300, 5)  # type: ignore[attr-defined]
-
-
-def test_the_number_of_methods_is_the_one_told() -> None:
-    told = re.search(r"lists all (\d+)", README)
-    assert told is not None
-    assert int(told.group(1)) == len(onelabel.list_methods())
-    assert f"| {told.group(1)} under one contract |" in README
 
 
 def test_its_commands_exist() -> None:

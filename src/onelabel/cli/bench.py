@@ -10,7 +10,6 @@ import typer
 from typer.core import TyperGroup
 
 from onelabel.cli.options import (
-    METHODS,
     BackboneOption,
     DeviceOption,
     JsonFlag,
@@ -21,6 +20,7 @@ from onelabel.cli.options import (
     names,
     offer,
     offer_data,
+    offer_methods,
     pairs,
 )
 
@@ -53,7 +53,7 @@ def run(
     ],
     methods: Annotated[
         str,
-        typer.Option(help="Names, or METHOD:VARIANT, comma-separated. [default: all]", autocompletion=offer(*METHODS)),
+        typer.Option(help="Names, or METHOD:VARIANT, comma-separated. [default: all]", autocompletion=offer_methods),
     ] = "",
     modes: Annotated[str, typer.Option(help="linear, finetune, linearinit, comma-separated.")] = "linear",
     seeds: Annotated[str, typer.Option(help="Numbers, comma-separated, or how many: 3 is 0,1,2.")] = "3",

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from onelabel.cli.options import (
-    METHODS,
     BackboneOption,
     DeviceOption,
     JsonFlag,
@@ -17,8 +16,8 @@ from onelabel.cli.options import (
     WeightsOption,
     emit,
     names,
-    offer,
     offer_data,
+    offer_methods,
     pairs,
 )
 
@@ -35,7 +34,7 @@ def compare(
     ],
     methods: Annotated[
         str,
-        typer.Option(help="Names, comma-separated; else one of each family.", autocompletion=offer(*METHODS)),
+        typer.Option(help="Names, comma-separated; else one of each family.", autocompletion=offer_methods),
     ] = "",
     lr: Annotated[str, typer.Option(help="Learning rates, comma-separated.")] = "1e-2,1e-3,1e-4",
     batch_size: Annotated[int | None, typer.Option(help="Rows a step.")] = None,

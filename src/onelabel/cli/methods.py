@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from onelabel.cli.options import METHODS, JsonFlag, emit, offer
+from onelabel.cli.options import JsonFlag, emit, offer_methods
 
 app = typer.Typer()
 
@@ -16,9 +16,7 @@ app = typer.Typer()
 def methods(
     name: Annotated[
         str | None,
-        typer.Argument(
-            help="Show one method whole: formula, settings, what to search.", autocompletion=offer(*METHODS)
-        ),
+        typer.Argument(help="Show one method whole: formula, settings, what to search.", autocompletion=offer_methods),
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-#: What completion offers without waiting for torch; a test compares it with the registry.
-METHODS = (
-    "an", "an-ls", "asl", "asl-ps", "bce", "bce-ls", "dw", "em", "em-apl", "en", "entmin", "epr", "fan", "focal", "gr",
-    "hill", "iu", "iun", "l1r", "l2r", "las", "lasd", "ll-cp", "ll-ct", "ll-r", "mime", "n-ls", "pr", "pseudo-negative",
-    "role", "smile", "splc", "wan",
-)  # fmt: skip
+#: What completion offers of datasets; a test compares it with the registry.
 DATASETS = ("voc2012", "coco2014", "nuswide", "cub", "digits-scenes")
 
 
@@ -27,6 +23,23 @@ def offer(*names: str) -> Callable[[str], list[str]]:
         return [before + comma + name for name in names if name.startswith(last)]
 
     return complete
+
+
+def method_names() -> list[str]:
+    """The methods' names as their sources register them: completion does not wait for torch."""
+    rooms = [Path(__file__).parents[1] / room for room in ("losses", "methods")]
+    texts = (file.read_text(encoding="utf-8") for room in rooms for file in sorted(room.glob("*.py")))
+    return sorted(name for text in texts for name in re.findall(r"^@register\(\s*\"([^\"]+)\"", text, flags=re.M))
+
+
+def offer_methods(incomplete: str) -> list[str]:
+    """A completion of methods' names, of the next one after a comma."""
+    return offer(*method_names())(incomplete)
+
+
+def offer_method(incomplete: str) -> list[str]:
+    """The same where `auto` may be said."""
+    return offer("auto", *method_names())(incomplete)
 
 
 def offer_data(incomplete: str) -> list[str]:
@@ -54,7 +67,7 @@ MethodOption = Annotated[
     typer.Option(
         "--method",
         help="A name of `onelabel methods`, or auto. [default: em, or the run's]",
-        autocompletion=offer("auto", *METHODS),
+        autocompletion=offer_method,
     ),
 ]
 DeviceOption = Annotated[
