@@ -26,6 +26,7 @@ from onelabel.probes import ProbeSpec, fit_probes
 from onelabel.recovery import completion, recover
 from onelabel.recovery.completion import AuditRows
 from onelabel.recovery.folds import ArrayScores, crossfit
+from onelabel.recovery.preference import naming_test
 
 PUBLISHED = {"an": 85.8, "an-ls": 86.9, "role": 90.3}
 METHODS = ("an", "an-ls", "role", "em", "gr", "auto")
@@ -138,6 +139,21 @@ def coverage(case: str, seeds: int, out: Path, keep: Path | None, *, audited: in
             print(case, draw, kind, json.dumps(means), flush=True)
 
 
+def naming(case: str, seeds: int, *, audited: int = 200) -> dict[str, Any]:
+    """How often the naming test rejects a fair draw (p ≤ 0.05, ≤ 0.01) from rows audited at random."""
+    _, Y = CASES[case]()
+    found: dict[str, list[float]] = {"uniform": [], "frequency": []}
+    names = list(map(str, range(Y.shape[1])))
+    for name, labels in draws_of(Y, seeds).items():
+        rows = np.random.default_rng(len(found["frequency"])).choice(len(Y), audited, replace=False)
+        answers = np.where(Y[rows] > 0, 1, -1).astype(np.int8)
+        test = naming_test(labels.rows(rows).numpy(), answers, names, repeats=300)
+        found[name.rstrip("0123456789")].append(1.0 if test is None else test.probability)
+    rates = {kind: {str(a): float(np.mean(np.array(p) <= a + 1e-9)) for a in (0.05, 0.01)} for kind, p in found.items()}
+    print(case, json.dumps(rates), flush=True)
+    return {"case": case, "draws": seeds, "audited": audited, **rates}
+
+
 def scale(rows: int, classes: int, dim: int, epochs: int, out: Path) -> None:
     """Time and peak memory of a whole recovery; features in a memory-mapped float16 file."""
     rng = np.random.default_rng(0)
@@ -185,6 +201,7 @@ if __name__ == "__main__":
     parser.add_argument("--coverage", type=int, metavar="SEEDS")
     parser.add_argument("--cases", nargs="+", choices=sorted(CASES), default=["voc"])
     parser.add_argument("--keep", type=Path, help="a folder for the coverage's scores")
+    parser.add_argument("--naming", type=int, metavar="SEEDS", help="the test of the draw, on --cases")
     parser.add_argument("--scale", type=int, nargs=2, metavar=("ROWS", "CLASSES"))
     parser.add_argument("--dim", type=int, default=64)
     parser.add_argument("--epochs", type=int, default=1)
@@ -196,5 +213,7 @@ if __name__ == "__main__":
     if given.coverage:
         for case in given.cases:
             coverage(case, given.coverage, given.out, given.keep)
+    if given.naming:
+        write(given.out / "recovery-naming.json", [naming(case, given.naming) for case in given.cases])
     if given.scale:
         scale(*given.scale, given.dim, given.epochs, given.out)
