@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 DEMO ?= runs/demo
 
-.PHONY: setup demo test check lint types coverage bench docs readme dist-check clean
+.PHONY: setup demo test check lint types coverage hostile fuzz mutants bench docs readme dist-check clean
 setup: .venv/.ready
 
 .venv/bin/python:
@@ -37,6 +37,17 @@ types: setup
 	$(BIN)/mypy
 
 check: lint types test
+
+# What is too slow for the tests: bad machines one by one, signals to every command, damaged files by the thousand, mutants.
+hostile: setup
+	ONELABEL_HOSTILE=1 $(BIN)/python -m pytest tests/hostile
+
+fuzz: setup
+	ONELABEL_FUZZ=1000 $(BIN)/python -m pytest -n auto tests/fuzz/test_fuzz.py
+
+mutants: setup
+	OMP_NUM_THREADS=1 $(BIN)/python tests/hostile/mutate.py losses --count 60
+	OMP_NUM_THREADS=1 $(BIN)/python tests/hostile/mutate.py metrics --count 60
 
 # Lines covered by the tests, the command line left out; fails under 90%. htmlcov/index.html shows them.
 coverage: setup
