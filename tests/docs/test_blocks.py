@@ -9,6 +9,7 @@ from pathlib import Path
 import blocks
 import pytest
 
+import onelabel.methods  # noqa: F401  (registers every method, before a page adds one)
 from onelabel import contract
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
