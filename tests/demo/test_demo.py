@@ -13,6 +13,9 @@ from onelabel.recovery import RecoveredFile
 from onelabel.training import Run
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("demo") / "demo"
