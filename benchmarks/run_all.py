@@ -2,6 +2,7 @@
 
     make bench                                      # or python benchmarks/run_all.py [--device cuda] [--only fused]
     python benchmarks/run_all.py --save-baseline    # what is measured now becomes the baseline
+    python benchmarks/run_all.py --results FOLDER   # of what gpu_speed.py measured on another machine
 
 Writes docs/results/bench-<device>.json and .md: milliseconds, ratios to the peers of the same run (over 1: we are
 faster) and to the physical limit. A ratio more than 15% under the baseline's is a regression: it is measured once more,
@@ -121,6 +122,26 @@ def run(benchmark: Benchmark, device: str, folder: Path) -> tuple[str, list[Row]
     return f"{time.perf_counter() - start:.0f} s", [{"benchmark": benchmark.script, **row} for row in rows]
 
 
+def collected(folder: Path) -> tuple[dict[str, Any], dict[str, str], list[Row]]:
+    """About the machine, what became of each benchmark, and the rows, of the JSON files that lie in a folder."""
+    about: dict[str, Any] = {}
+    statuses: dict[str, str] = {}
+    rows: list[Row] = []
+    for path in sorted(folder.glob("*.json")):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        name = f"{path.stem}.py"
+        if isinstance(content, list):
+            failed = [c["check"] for c in content if c["verdict"] != "PASS"]
+            statuses[name] = f"FAILED: {', '.join(failed)}" if failed else f"{len(content)} checks passed"
+        elif path.stem not in ("tune", "others") and "rows" in content and "benchmark" in content:
+            about = {key: content[key] for key in ("device", "torch")}
+            statuses[name] = f"{len(content['rows'])} rows"
+            rows += [{"benchmark": name, **row} for row in common(content)]
+    if not about:
+        raise SystemExit(f"{folder} holds no results: give the folder that gpu_speed.py --out wrote")
+    return about, statuses, rows
+
+
 def regressions(rows: list[Row], baseline: list[Row], device: str) -> list[str]:
     """Ratios that fell by more than 15%, in words; on a CPU only those to peers, which take turns with us."""
     old = {(r["benchmark"], r["case"]): r for r in baseline}
@@ -176,24 +197,31 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="parts of the scripts' names")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--save-baseline", action="store_true")
+    parser.add_argument("--results", type=Path, help="take results from this folder instead of measuring")
     args = parser.parse_args()
-    name = torch.cuda.get_device_name() if args.device == "cuda" else f"cpu-{os.cpu_count()}"
-    slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
-    stored = args.out / f"bench-baseline-{slug}.json"
-    baseline = json.loads(stored.read_text(encoding="utf-8"))["rows"] if stored.exists() else []
+    device = args.device
     rows: list[Row] = []
     statuses: dict[str, str] = {}
+    if args.results is not None:
+        about, statuses, rows = collected(args.results)
+        device = "cpu" if about["device"].endswith("cores") else "cuda"
+    else:
+        name = torch.cuda.get_device_name() if device == "cuda" else f"cpu-{os.cpu_count()}"
+        about = {"device": name, "torch": torch.__version__}
+    about["date"] = time.strftime("%Y-%m-%d")
+    slug = re.sub(r"[^a-z0-9]+", "-", about["device"].lower()).strip("-")
+    stored = args.out / f"bench-baseline-{slug}.json"
+    baseline = json.loads(stored.read_text(encoding="utf-8"))["rows"] if stored.exists() else []
     with tempfile.TemporaryDirectory() as folder:
-        for benchmark in BENCHMARKS:
+        for benchmark in BENCHMARKS if args.results is None else ():
             if args.only and not any(part in benchmark.script for part in args.only):
                 continue
-            statuses[benchmark.script], found = run(benchmark, args.device, Path(folder))
-            if regressions(found, baseline, args.device) and not args.save_baseline:
+            statuses[benchmark.script], found = run(benchmark, device, Path(folder))
+            if regressions(found, baseline, device) and not args.save_baseline:
                 print("slower than the baseline: once more", flush=True)
-                found = better(found, run(benchmark, args.device, Path(folder))[1])
+                found = better(found, run(benchmark, device, Path(folder))[1])
             rows += found
-    worse = [] if args.save_baseline else regressions(rows, baseline, args.device)
-    about = {"device": name, "torch": torch.__version__, "date": time.strftime("%Y-%m-%d")}
+    worse = [] if args.save_baseline else regressions(rows, baseline, device)
     content = json.dumps({**about, "rows": rows, "runs": statuses, "regressions": worse}, indent=1, ensure_ascii=False)
     write(args.out / f"bench-{slug}.json", content)
     write(args.out / f"bench-{slug}.md", markdown(about, rows, statuses, worse))
