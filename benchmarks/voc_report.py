@@ -3,8 +3,8 @@
     PYTHONPATH=src python3 benchmarks/voc_report.py --shards DIR --labels labels.npz \
         --weights resnet50-v1-imagenet.safetensors --out $OUT
 
-Trains AN, EM, GR and full labels once each at the papers' settings (about a minute each on an H200), published split and
-draw, 448 px. The run folders stay in --runs; $OUT gets report.html, and of every run metrics and recording.
+Trains AN, EM, GR and full labels once each at the papers' settings (about a minute each on an H200), published split
+and draw, 448 px. The run folders stay in --runs; $OUT gets report.html, and of every run metrics and recording.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ INK, MUTED, GRID, PAPER = "#1f2328", "#6e7781", "#d8dee4", "#ffffff"
 # Okabe and Ito's colours, which people with every common kind of colour blindness tell apart; their yellow is too pale
 # for lines on white and is left out. Methods of one family share a hue and differ in dash and marker.
 ORANGE, SKY, GREEN, BLUE, VERMILION, PURPLE = "#e69f00", "#56b4e9", "#009e73", "#0072b2", "#d55e00", "#cc79a7"
-GREY, BROWN, OLIVE = "#6e7781", "#7f5a3a", "#8a8400"
+GREY, BROWN, OLIVE, WINE = "#6e7781", "#7f5a3a", "#8a8400", "#a0306a"
 #: Group of entries → colour, in figures of one run.
 GROUPS = {
     "observed positive": VERMILION,
@@ -39,12 +39,13 @@ _FAMILIES = {
     BROWN: ("splc", "hill", "ll-r", "ll-ct", "ll-cp", "mime"),
     ORANGE: ("lasd", "las"),
     GREEN: ("gr",),
+    WINE: ("roll-call",),
 }
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.4)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 3)))
 MARKERS = "osD^vPX<"
 _NAMES = {
     "pseudo-negative": "pseudo-negative", "focal": "Focal", "fan": "Focal AN", "hill": "Hill",
-    "entmin": "EntMin", "mime": "MIME", "smile": "SMILE",
+    "entmin": "EntMin", "mime": "MIME", "smile": "SMILE", "roll-call": "Roll call",
 }  # fmt: skip
 
 
