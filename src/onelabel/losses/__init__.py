@@ -2,6 +2,7 @@
 
 from onelabel.losses.baselines import ANLS, BCE, IU, WAN, PseudoNegative, an, bce
 from onelabel.losses.batch import EPR, PairwiseRanking, Penalised, pairwise_ranking
+from onelabel.losses.draw import RollCall, draw_log_likelihood
 from onelabel.losses.entropy import EM, EntMin, em
 from onelabel.losses.focal import ASL, SPLC, Focal, Hill, asl, focal, hill, splc
 from onelabel.losses.lasd import LASD, consistency, lasd
@@ -24,10 +25,12 @@ __all__ = [
     "PairwiseRanking",
     "Penalised",
     "PseudoNegative",
+    "RollCall",
     "an",
     "asl",
     "bce",
     "consistency",
+    "draw_log_likelihood",
     "em",
     "focal",
     "gr",

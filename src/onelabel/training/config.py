@@ -51,6 +51,8 @@ class TrainConfig:
     linear_epochs: int = 25
     linear_lr: float = 1e-3
     linear_batch_size: int = 16
+    # after fine-tuning, a student of the method's calibrated probabilities; "auto": where the method asks for one
+    student: Literal["auto", "on", "off"] = "auto"
     # selection
     select: Literal["mAP", "loss", "last"] = "mAP"
     stop: Literal["none", "em", "gr"] | int = "none"  # a number: epochs without improvement

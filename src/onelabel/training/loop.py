@@ -35,6 +35,8 @@ from onelabel.training.run import Run, RunFolder
 from onelabel.training.session import Session, phases_of
 from onelabel.training.sharding import full_state
 from onelabel.training.stopping import Best, should_stop
+from onelabel.training.student import Student
+from onelabel.training.teaching import Start, wants_student
 
 Feeds = dict[str, Feed]
 
@@ -77,15 +79,25 @@ def train(
         folder.recorder = recorder = make_recorder(config, splits, folder, fabric)
         checkpoints = Checkpoints(folder)
         position = checkpoints.position() if resume else Position()
-        for number, phase in enumerate(phases := phases_of(config)):
+        start = Start(classifier, folder) if wants_student(config, criterion, feeds) else None
+        for number, phase in enumerate(phases := phases_of(config, student=start is not None)):
             if number < position.phase:
                 continue
+            if phase.name == "student" and not isinstance(criterion, Student):  # resumed in it
+                criterion = Student().bind(splits.train.observed)
             trained, own = subject(classifier, feeds, criterion, fabric, config, phase)
             session = Session(trained, criterion, own["train"], fabric, config, phase, recorder)
             checkpoints.restore(session, position)
             fit(session, own, position, checkpoints, folder)
             if number + 1 < len(phases):
-                criterion = hand_over(classifier, position.bests[tracks(config)[-1]], criterion, config, method, splits)
+                best = position.bests[tracks(config)[-1]]
+                if phases[number + 1].name == "student":
+                    assert start is not None
+                    criterion = start.teach(session, own, best, splits)
+                else:
+                    if start is not None:
+                        start.keep_head(session, own, best)
+                    criterion = hand_over(classifier, best, criterion, config, method, splits)
                 position.next_phase()
         return finish(session, classifier, own, position, folder)
 

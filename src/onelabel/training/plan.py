@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-PHASES = ("linear", "finetune")
+PHASES = ("linear", "finetune", "student")
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -33,13 +34,13 @@ class Phase:
     lr: float
 
 
-def phases_of(config: TrainConfig) -> list[Phase]:
-    """The phases of a resolved config."""
+def phases_of(config: TrainConfig, *, student: bool = False) -> list[Phase]:
+    """The phases of a resolved config; `student` adds the one that learns what fine-tuning found."""
     epochs, batch_size, lr = config.epochs or 1, config.batch_size or 1, config.lr or 0.0
     last = Phase("linear" if config.mode == "linear" else "finetune", epochs, batch_size, lr)
-    if config.mode != "linearinit":
-        return [last]
-    return [Phase("linear", config.linear_epochs, config.linear_batch_size, config.linear_lr), last]
+    first = Phase("linear", config.linear_epochs, config.linear_batch_size, config.linear_lr)
+    again = [dataclasses.replace(last, name="student")] if student else []
+    return [*([first] if config.mode == "linearinit" else []), last, *again]
 
 
 class Session:

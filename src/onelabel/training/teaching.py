@@ -1,0 +1,92 @@
+"""From teacher to student within a run: where the network began, and what the teacher says of the training set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onelabel.contract import Method
+from onelabel.models import Classifier
+from onelabel.system import say
+from onelabel.training.config import TrainConfig
+from onelabel.training.evaluate import score, truth
+from onelabel.training.feeds import Feed
+from onelabel.training.files import explaining, read_tensors, write_tensors
+from onelabel.training.run import RunFolder
+from onelabel.training.session import Session
+from onelabel.training.sharding import fill_state, full_state
+from onelabel.training.stopping import Best
+from onelabel.training.student import Line, Student, fit_line, probabilities
+
+HEAD = "start-head.safetensors"
+
+
+def wants_student(config: TrainConfig, criterion: Method, feeds: dict[str, Feed]) -> bool:
+    """Whether a student follows: fine-tuning only, where told to, or where the method asks and rows are held out."""
+    if config.student == "off" or config.mode == "linear":
+        if config.student == "on":
+            raise ValueError("student: 'on' needs a network to fine-tune; mode 'linear' trains a head alone")
+        return False
+    asked = config.student == "on" or bool(getattr(criterion, "student", False))
+    if asked and "validation" not in feeds:
+        if config.student == "on":
+            raise ValueError("student: 'on' needs a validation part, whose rows tell how sure the teacher may be")
+        say("no validation part, whose rows would tell how sure a teacher may be: no student follows")
+    return asked and "validation" in feeds
+
+
+class Start:
+    """Where fine-tuning begins, so that a student can begin there too.
+
+    The backbone is what the run was given. The head is, after a linear phase, the linear one on the scale of
+    probabilities (its held-out line folded in); it is kept in the run folder, for a run that is resumed.
+    """
+
+    def __init__(self, classifier: Classifier, folder: RunFolder) -> None:
+        self.classifier, self.folder = classifier, folder
+        self.weights = {name: value.detach().cpu().clone() for name, value in full_state(classifier).items()}
+        self.path = None if folder.path is None else folder.path / HEAD
+        if self.path is not None and self.path.is_file():
+            self.weights |= read_tensors(self.path)
+
+    def keep_head(self, session: Session, feeds: dict[str, Feed], best: Best) -> None:
+        """After the linear phase: its best head, calibrated. A head that is not one linear layer is kept as it is."""
+        fill_state(session.classifier, best.weights)
+        head = {name: value.detach().cpu().clone() for name, value in best.weights.items() if name.startswith("head.")}
+        if set(head) == {"head.weight", "head.bias"}:
+            line = held_out_line(session, feeds["validation"])
+            head["head.weight"] = head["head.weight"] * line.slope
+            head["head.bias"] = line(head["head.bias"])
+        self.weights |= head
+        if self.path is not None and self.folder.writes:
+            with explaining(self.path.parent):
+                write_tensors(self.path, head)
+
+    def teach(self, session: Session, feeds: dict[str, Feed], best: Best, splits: Any) -> Student:
+        """After the teacher: its probabilities of the training set, and the network back where it began."""
+        fill_state(session.classifier, best.weights)
+        line = held_out_line(session, feeds["validation"])
+        q = probabilities(line, logits_of(session, feeds["train"]), session.train.observed)
+        say(f"student: {line.k:.2f} labels a row by the held-out rows; slope {line.slope:.2f}")
+        fill_state(self.classifier, self.weights)
+        made = Student()
+        made.bind(splits.train.observed)
+        return made.to(q.device).teach(q)
+
+
+def held_out_line(session: Session, feed: Feed) -> Line:
+    """By true labels where the held-out rows have them, else by their observed ones."""
+    logits = logits_of(session, feed)
+    true, clean = truth(feed)
+    if clean:
+        return fit_line(logits, true=true)
+    return fit_line(logits, observed=feed.observed.rows(torch.arange(feed.rows, device=feed.device)))
+
+
+def logits_of(session: Session, feed: Feed) -> Tensor:
+    """Logits of the mean probability over both flips, N×L."""
+    size = session.config.eval_batch_size
+    p = score(session.network, feed, session.fabric, batch_size=size, flip=True, forward=session.forward)
+    return torch.logit(p.float().clamp(1e-7, 1 - 1e-7))
