@@ -12,7 +12,6 @@ from onelabel.demo import TINY, run_demo
 from onelabel.recovery import RecoveredFile
 from onelabel.training import Run
 
-
 pytestmark = pytest.mark.slow
 
 
