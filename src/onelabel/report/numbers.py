@@ -166,7 +166,7 @@ def next_steps(
     if len(runs) == 1 and not best.full:
         step("Compare it with the other methods, all at once, as probes.", "onelabel", "compare", source or "DATA")
     last = len(best.history)
-    if last and best.result.get("best_epoch") == (best.config.epochs or last) - 1 and not best.full:
+    if last > 1 and best.result.get("best_epoch") == (best.config.epochs or last) - 1 > 0 and not best.full:
         step(f"The last of {best.config.epochs} epochs was the best one: more epochs may be better still.")
     never = [row["name"] for row in rows if row["observed"] == 0]
     if never:

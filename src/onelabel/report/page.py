@@ -125,7 +125,8 @@ def facts(runs: Sequence[RunView], splits: Any, file: Any) -> list[tuple[str, st
     config = best.config
     network = "a head on features" if config.mode == "linear" else config.backbone
     size = f", {config.size} px" if splits is None or hasattr(splits.train, "source") else ""
-    found.append(("Network", f"{network}, {config.mode}{size}, {config.epochs} epochs, batch {config.batch_size}"))
+    epochs = f"{config.epochs} epoch{'' if config.epochs == 1 else 's'}"
+    found.append(("Network", f"{network}, {config.mode}{size}, {epochs}, batch {config.batch_size}"))
     where = best.environment
     if where:
         commit = (where.get("commit") or "")[:7]

@@ -54,6 +54,7 @@ def learning_curves(runs: Sequence[Any], *, metric: str = "validation_mAP") -> A
             x, y = zip(*found, strict=True)
             ax.plot(x, y, color=look.colour, ls=look.dash, marker=look.marker, label=run.label)
     ax.set(xlabel="epoch", ylabel=f"{metric.replace('_', ' ')}{' (%)' if 'mAP' in metric else ''}")
+    phases(ax, runs)
     whole_epochs(ax)
     style.legend(fig, ax)
     return fig
@@ -82,6 +83,7 @@ def positive_loss(runs: Sequence[RunView]) -> Any:
         ax.plot(np.arange(1, len(y) + 1), y, color=look.colour, ls=look.dash, marker=look.marker, label=run.label)
     ax.set(xlabel="epoch", ylabel="−log p of observed positives")
     ax.set_ylim(bottom=0)
+    phases(ax, runs)
     whole_epochs(ax)
     style.legend(fig, ax)
     return fig
@@ -198,6 +200,17 @@ def recorded_with_truth(run: RunView, part: str, *groups: str) -> Recording:
         if not recording.counts("unknown", part).any():
             raise ValueError(f"{run.path}: every label of its {part} part was observed; nothing is unknown")
     return recording
+
+
+def phases(ax: Any, runs: Sequence[Any]) -> None:
+    """A line where the linear phase ends and fine-tuning begins, of the first run that has both."""
+    for run in runs:
+        linear = sum(row.get("phase") == "linear" for row in run.history)
+        if 0 < linear < len(run.history):
+            ax.axvline(linear + 0.5, color=style.MUTED, ls=(0, (1, 1.4)), lw=1.2)
+            ax.annotate("fine-tuning", (linear + 0.5, 1), xycoords=("data", "axes fraction"), rotation=90, va="top",
+                        ha="right", fontsize=8, color=style.MUTED)  # fmt: skip
+            return
 
 
 def whole_epochs(ax: Any) -> None:
