@@ -190,22 +190,22 @@ def write(path: Path, text: str) -> None:
 
 
 def main() -> None:
-    import torch
-
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="by default a GPU where there is one")
     parser.add_argument("--only", nargs="*", help="parts of the scripts' names")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--save-baseline", action="store_true")
     parser.add_argument("--results", type=Path, help="take results from this folder instead of measuring")
     args = parser.parse_args()
-    device = args.device
     rows: list[Row] = []
     statuses: dict[str, str] = {}
     if args.results is not None:
         about, statuses, rows = collected(args.results)
         device = "cpu" if about["device"].endswith("cores") else "cuda"
     else:
+        import torch
+
+        device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
         name = torch.cuda.get_device_name() if device == "cuda" else f"cpu-{os.cpu_count()}"
         about = {"device": name, "torch": torch.__version__}
     about["date"] = time.strftime("%Y-%m-%d")

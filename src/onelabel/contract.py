@@ -238,7 +238,8 @@ class Method(nn.Module):
         self._match(logits.dtype)
         views = tuple(v.to(logits.dtype) for v in views)
         device = logits.device.type
-        with torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext():
+        mixed = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+        with torch.autocast(device, enabled=False) if mixed else nullcontext():
             return self.compute(Batch(logits, observed, index, features, views, weights))
 
     @property
