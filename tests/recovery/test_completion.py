@@ -179,6 +179,18 @@ def test_correction_learns_a_known_distortion(kind: Any) -> None:
     assert np.abs(q[:500] - true[:500]).mean() > 0.06
 
 
+def test_correction_of_probabilities_far_too_low() -> None:
+    """From a thousandth to a tenth: Newton's steps must not run away; at the optimum the answers' mean is met."""
+    rng = np.random.default_rng(0)
+    true = rng.beta(0.5, 4, 3000)
+    y, classes = rng.random(3000) < true, rng.integers(15, size=3000)
+    q = 1 / (1 + np.exp(-(1.2 * logit(true) - 4.5)))
+    found = fit_correction(q, y, classes, num_classes=15)
+    mended = found.apply(np.tile(q[:, None], (1, 15)))[np.arange(3000), classes]
+    assert mended.mean() == pytest.approx(y.mean(), rel=0.05)
+    assert np.abs(mended - true).mean() < 0.04
+
+
 def test_few_answers_move_little() -> None:
     found = fit_correction([0.2, 0.3, 0.9], [0, 0, 1], [0, 1, 2], num_classes=3)
     q = np.array([[0.1, 0.5, 0.9]])

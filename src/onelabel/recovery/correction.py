@@ -117,6 +117,11 @@ def _platt(
     centre[0] = 1.0
     theta = centre.copy()
     H = np.diag(precision)
+
+    def value(t: Floats) -> float:
+        z = t[0] * x + t[1] + t[2 + at]
+        return float((w * (y * z - np.logaddexp(0, z))).sum() - 0.5 * (precision * (t - centre) ** 2).sum())
+
     for _ in range(50):
         p = sigmoid(theta[0] * x + theta[1] + theta[2 + at])
         r, h = w * (y - p), w * p * (1 - p)
@@ -130,11 +135,12 @@ def _platt(
         H[1, 2:] += by
         H[2:, 2:] += np.diag(by)
         H = np.triu(H) + np.triu(H, 1).T
-        step = np.clip(np.linalg.solve(H, gradient), -2, 2)
+        step, here = np.linalg.solve(H, gradient), value(theta)
+        while value(theta + step) < here and np.abs(step).max() > 1e-9:  # concave: a shorter step always gains
+            step = step / 2
         theta = theta + step
         if np.abs(step).max() < 1e-8:
             break
-    z = theta[0] * x + theta[1] + theta[2 + at]
-    fit = float((w * (y * z - np.logaddexp(0, z))).sum() - 0.5 * (precision * (theta - centre) ** 2).sum())
+    fit = value(theta)
     evidence = fit + 0.5 * float(np.log(precision).sum() - np.linalg.slogdet(H)[1])
     return evidence, theta, H
