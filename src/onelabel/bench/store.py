@@ -13,6 +13,7 @@ import os
 import random
 import socket
 import time
+import uuid
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -94,7 +95,7 @@ class Folder:
 
     def _now(self) -> float:
         """The clock of the disk, which is the one that stamps beats; workers' own may differ."""
-        probe = self.claims / f".now-{os.getpid()}-{socket.gethostname()}"
+        probe = self.claims / f".now-{uuid.uuid4().hex}"  # of this look alone: threads and machines look at once
         try:
             probe.touch()
             return probe.stat().st_mtime
