@@ -57,7 +57,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The built site; MkDocs itself stops at warnings, and a network would be refused."""
     target = tmp_path_factory.mktemp("site")
     nowhere = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9", "NO_MKDOCS_2_WARNING": "1"}
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(target)]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(target)]
     done = subprocess.run(
         command, cwd=ROOT, env={**os.environ, **nowhere}, capture_output=True, text=True, timeout=600, check=False
     )
