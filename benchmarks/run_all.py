@@ -92,7 +92,7 @@ BENCHMARKS = (
     Benchmark("review.py", cpu=("--suggestions", "100000", "--seconds", "10"), cuda=None, read=None, device=False),
 )
 #: Experiments about quality, minutes to hours long, and run by hand.
-BY_HAND = ("audit.py", "recovery.py", "selection.py", "voc_bench.py")
+BY_HAND = ("audit.py", "instructions.py", "recovery.py", "selection.py", "voc_bench.py")
 
 
 def run(benchmark: Benchmark, device: str, folder: Path) -> tuple[str, list[Row]]:
