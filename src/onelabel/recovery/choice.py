@@ -31,7 +31,7 @@ def expected_f1(calibration: Calibration, sample: Sample) -> tuple[float, NDArra
     """F1 of the labels that the automatic thresholds would add, as calibrated probabilities expect it; and those.
 
     2·Σ_{q≥t} q / (#{q≥t} + Σq), thresholds per class, sums over all classes: a method whose scores separate the unknown
-    positives has probabilities near 0 and 1 and expects much, one that mimics the draw has not, whatever the level.
+    positives has probabilities near 0 and 1 and expects much, one that mimics the draw has not.
     """
     histogram = Histogram(sample.scores.shape[1])
     for part in sample.blocks():
@@ -46,14 +46,17 @@ def expected_f1(calibration: Calibration, sample: Sample) -> tuple[float, NDArra
 def best_for_recovery(
     fits: Sequence[CrossFit], labels: Labels, *, k: float | None = None, entries: int = 500_000, seed: int = 0
 ) -> CrossFit:
-    """The fit with the highest `expected_f1`, with the reason; on as many rows as `entries` scores allow."""
+    """The fit with the highest `naming_likelihood`, with the reason; on as many rows as `entries` scores allow.
+
+    `expected_f1` loses more where features are weak: docs/recovery.md has both.
+    """
     values = []
     for fit in fits:
         sample = draw_sample(fit, labels, entries=entries, seed=seed)
-        values.append(expected_f1(fit_calibration(sample, k=k), sample)[0])
+        values.append(naming_likelihood(fit_calibration(sample, k=k), sample))
     best = int(np.argmax(values))
-    others = ", ".join(
+    told = ", ".join(
         f"{fit.spec.method} {v:.3f}" for i, (fit, v) in enumerate(zip(fits, values, strict=True)) if i != best
     )
-    reason = f"{fits[best].spec.method} expects the highest F1 of the labels it adds ({values[best]:.3f}; {others})"
+    reason = f"{fits[best].spec.method} makes the observed labels likeliest as draws ({values[best]:.3f} a row; {told})"
     return replace(fits[best], reason=reason)
