@@ -63,6 +63,9 @@ def bootstrap_map(
 
 
 def interval(value: float, samples: Floats) -> Interval:
-    """The percentile interval of bootstrap samples around a value."""
-    low, high = np.percentile(samples, [2.5, 97.5])
-    return Interval(float(value), float(low), float(high))
+    """The bootstrap samples' 95% spread around a value, their own bias taken off.
+
+    Repeated rows rank beside themselves and rare classes drop out of a resample, so that resampled mAPs lie too high.
+    """
+    low, high = np.percentile(samples, [2.5, 97.5]) - samples.mean()
+    return Interval(float(value), float(value + low), float(value + high))
