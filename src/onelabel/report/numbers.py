@@ -36,7 +36,7 @@ def headline(runs: Sequence[RunView], *, seed: int = 0) -> list[dict[str, Any]]:
             "interval": None,
             "gain": None,
             "recovery": recovery_ap(run),
-            "speed": _median(run.result.get("images_per_second", [])),
+            "speed": _speed(run),
         }
         if own is not None and row["test"] is not None:
             row["interval"] = interval(row["test"], 100 * own)
@@ -75,7 +75,11 @@ def recovery_ap(run: RunView) -> float | None:
     return 100 * value if math.isfinite(value) else None
 
 
-def _median(values: Sequence[float]) -> float | None:
+def _speed(run: RunView) -> float | None:
+    """Pictures a second, the median over the epochs of the last phase."""
+    last = run.history[-1].get("phase") if run.history else None
+    epochs = sum(row.get("phase") == last for row in run.history)
+    values = run.result.get("images_per_second", [])[-epochs:]
     return float(np.median(values)) if values else None
 
 
