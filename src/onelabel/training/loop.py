@@ -96,7 +96,7 @@ def train(
                     criterion = start.teach(session, own, best, splits)
                 else:
                     if start is not None:
-                        start.keep_head(session, own, best)
+                        start.keep_head(best)
                     criterion = hand_over(classifier, best, criterion, config, method, splits)
                 position.next_phase()
         return finish(session, classifier, own, position, folder)

@@ -2,8 +2,8 @@
 
 The teacher's logits s on held-out rows are turned into probabilities σ(a·s + b_l), a and b_l by maximum likelihood: of
 true labels where the held-out rows have them, else of their one observed label as a draw from the labels present. The
-same line, moved so that a training row has as many labels as a held-out one, gives the training set's probabilities; a
-fresh start of the network learns them.
+same line, steeper by SHARPEN and moved so that a training row has as many labels as a held-out one, gives the training
+set's targets; a fresh start of the network learns them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Entries (rows × classes) that a line is fitted to.
 ENTRIES = 1_000_000
+#: How much steeper than calibrated a student's targets are. Calibrated ones taught less, by validation mAP on VOC 2012.
+SHARPEN = 1.5
 #: Rows at a time where the whole training set is gone through.
 ROWS = 65_536
 
@@ -84,7 +86,7 @@ def fit_line(logits: Tensor, *, true: Tensor | None = None, observed: Tensor | N
     def closure() -> Tensor:
         optimizer.zero_grad()
         value = objective()
-        value.backward()  # type: ignore[no-untyped-call]
+        value.backward()
         return value
 
     with torch.enable_grad():
@@ -96,8 +98,8 @@ def fit_line(logits: Tensor, *, true: Tensor | None = None, observed: Tensor | N
 
 
 @torch.no_grad()
-def probabilities(line: Line, logits: Tensor, observed: Any, *, steps: int = 50) -> Tensor:
-    """σ(line + c) of the training rows, N×L, c such that they have `line.k` labels each on average; known is known.
+def targets(line: Line, logits: Tensor, observed: Any, *, sharpen: float = SHARPEN, steps: int = 50) -> Tensor:
+    """σ(sharpen·line + c) of the training rows, N×L, c such that they have `line.k` labels each; known is known.
 
     A network's logits on rows it was trained on lie elsewhere than on others; how many labels a row has does not.
     """
@@ -110,7 +112,7 @@ def probabilities(line: Line, logits: Tensor, observed: Any, *, steps: int = 50)
     def counted(shift: float) -> float:
         total = torch.zeros((), dtype=torch.float64, device=logits.device)
         for rows, z in parts():
-            p = torch.sigmoid(line(logits[rows]) + shift)
+            p = torch.sigmoid(sharpen * line(logits[rows]) + shift)
             total += torch.where(z == 0, p, (z > 0).to(p)).sum(dtype=torch.float64)
         return float(total) / max(len(logits), 1)
 
@@ -120,7 +122,7 @@ def probabilities(line: Line, logits: Tensor, observed: Any, *, steps: int = 50)
         low, high = (middle, high) if counted(middle) < line.k else (low, middle)
     found = torch.empty_like(logits)
     for rows, z in parts():
-        found[rows] = torch.where(z == 0, torch.sigmoid(line(logits[rows]) + low), (z > 0).to(logits))
+        found[rows] = torch.where(z == 0, torch.sigmoid(sharpen * line(logits[rows]) + low), (z > 0).to(logits))
     return found
 
 

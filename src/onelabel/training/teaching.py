@@ -18,7 +18,7 @@ from onelabel.training.run import RunFolder
 from onelabel.training.session import Session
 from onelabel.training.sharding import fill_state, full_state
 from onelabel.training.stopping import Best
-from onelabel.training.student import Line, Student, fit_line, probabilities
+from onelabel.training.student import Line, Student, fit_line, targets
 
 HEAD = "start-head.safetensors"
 
@@ -40,8 +40,9 @@ def wants_student(config: TrainConfig, criterion: Method, feeds: dict[str, Feed]
 class Start:
     """Where fine-tuning begins, so that a student can begin there too.
 
-    The backbone is what the run was given. The head is, after a linear phase, the linear one on the scale of
-    probabilities (its held-out line folded in); it is kept in the run folder, for a run that is resumed.
+    The backbone is what the run was given, the head after a linear phase the linear one, which is kept in the run
+    folder for a run that is resumed. The head stays on the method's own scale: put on that of probabilities first, the
+    student had little left to learn from, and stayed below its teacher (docs/roll-call.md).
     """
 
     def __init__(self, classifier: Classifier, folder: RunFolder) -> None:
@@ -51,14 +52,9 @@ class Start:
         if self.path is not None and self.path.is_file():
             self.weights |= read_tensors(self.path)
 
-    def keep_head(self, session: Session, feeds: dict[str, Feed], best: Best) -> None:
-        """After the linear phase: its best head, calibrated. A head that is not one linear layer is kept as it is."""
-        fill_state(session.classifier, best.weights)
+    def keep_head(self, best: Best) -> None:
+        """After the linear phase: its best head."""
         head = {name: value.detach().cpu().clone() for name, value in best.weights.items() if name.startswith("head.")}
-        if set(head) == {"head.weight", "head.bias"}:
-            line = held_out_line(session, feeds["validation"])
-            head["head.weight"] = head["head.weight"] * line.slope
-            head["head.bias"] = line(head["head.bias"])
         self.weights |= head
         if self.path is not None and self.folder.writes:
             with explaining(self.path.parent):
@@ -68,7 +64,7 @@ class Start:
         """After the teacher: its probabilities of the training set, and the network back where it began."""
         fill_state(session.classifier, best.weights)
         line = held_out_line(session, feeds["validation"])
-        q = probabilities(line, logits_of(session, feeds["train"]), session.train.observed)
+        q = targets(line, logits_of(session, feeds["train"]), session.train.observed)
         say(f"student: {line.k:.2f} labels a row by the held-out rows; slope {line.slope:.2f}")
         fill_state(self.classifier, self.weights)
         made = Student()
