@@ -32,6 +32,7 @@ METHODS: Mapping[str, Mapping[str, Any]] = {
     "asl": {},
     "role": {},
     "ll-r": {},
+    "roll-call": {},
 }
 
 
