@@ -46,6 +46,7 @@ from onelabel.kernels.torchwords import (
     log_complement,
     logistic,
     minus,
+    minus_log,
     narrowed,
     nothing,
     over,
@@ -84,7 +85,8 @@ def shifted(g: Any, e: Any, u: Any, r: Any, gamma: Any, margin: Any, detached: c
     over, rest = p > margin, q + margin
     base = where(over, p - margin, 1.0)
     if fourth:
-        cost, share, focus = log_complement(base, rest), q * reciprocal(rest), base * base * base
+        # A small p_m costs precision here, but at p_m⁴ that is nothing.
+        cost, share, focus = minus_log(rest), q * reciprocal(rest), base * base * base
     else:  # m = 0 and 1−p vanished: then 1−p over itself is 1
         gone = rest < 1e-37
         cost = where(gone, softplus(g, u), log_complement(base, where(gone, 1.0, rest)))

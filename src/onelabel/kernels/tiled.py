@@ -17,7 +17,9 @@ from onelabel.kernels.launch import launch
 
 #: Entries of a tile, warps that share it, and tiles a program takes one after the other where there are more than WAVE:
 #: where most tiles have no observed label, and where most have one.
-SKIMMED, FULL, WAVE = (1024, 2, 8), (1024, 4, 4), 1 << 13
+SKIMMED, FULL, WAVE = (512, 1, 8), (1024, 4, 4), 1 << 13
+#: What fits into one tile is one kernel, without sums to add up.
+ONE = (2048, 8, 1)
 #: Programs of kernels that mostly have nothing to do: enough to fill any GPU, few enough to return at once.
 IDLERS, SCALED = 1024, 2048
 NUMBERS = (4, 6, 4)  #: numbers a curve may have: positive, unknown, negative
@@ -71,10 +73,11 @@ def evaluate(
     assert out.is_contiguous()
     rows, target = shape.rows, shape.target
     if skims is None:  # with fewer classes there is something in almost every tile
-        skims = num_classes >= SKIMMED[0]
+        skims = num_classes >= 2 * SKIMMED[0]
     skims = skims and rows is None and target is None and observed.dtype == torch.int8 and observed.data_ptr() % 16 == 0
     skims = skims and (models == 1 or observed.ndim == 2 or size % 16 == 0)
-    block, warps, turns = choice or (SKIMMED if skims else FULL)
+    skims = skims and (choice is not None or size > ONE[0])
+    block, warps, turns = choice or (SKIMMED if skims else FULL if size > ONE[0] else ONE)
     tiles = -(-size // block)
     turns = turns if choice or tiles > WAVE else 1
     programs = -(-tiles // turns)

@@ -55,6 +55,10 @@ def log(x: Any) -> Any:
     return math.log(x) if x else -math.inf
 
 
+def minus_log(x: Tensor) -> Tensor:
+    return -torch.log(x)
+
+
 def log_complement(x: Tensor, rest: Tensor) -> Tensor:
     """−log(1−x), given rest = 1−x too."""
     return -torch.where(x < 0.5, torch.log1p(-x), torch.log(rest))

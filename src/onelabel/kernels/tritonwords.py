@@ -108,6 +108,11 @@ def bell(x, mu, narrow):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
+def minus_log(x):  # type: ignore[no-untyped-def]
+    return log2(x) * -0.6931471805599453
+
+
+@triton.jit
 def log_complement(x, rest):  # type: ignore[no-untyped-def]
     """−log(1−x), given rest = 1−x too."""
     y = x * 0.25 + 0.3333333333333333
@@ -182,7 +187,7 @@ def nothing(x):  # type: ignore[no-untyped-def]
 
 # Wrapped even where they only pass on, for the interpreter replaces what it finds under the name tl.
 _ALL = (
-    *(absolute, bell, decay, exp_of, inverse, log, log_complement, logistic, minus, narrowed, nothing, over),
+    *(absolute, bell, decay, exp_of, inverse, log, log_complement, logistic, minus, minus_log, narrowed, nothing, over),
     *(parts, pick, power, reciprocal, sigmoid, sigmoids, softplus, where),
 )
 WORDS: dict[str, Any] = {word.__name__: word for word in _ALL}
