@@ -1,5 +1,6 @@
 """Kernels under the losses: a loss and its gradient in one pass over the logits, and nothing about methods.
 
-`form` says what an element-wise loss is made of, `closed` has the curves with their derivatives written once, `blocked`
-evaluates them with torch on a CPU, `tiled` with Triton on a GPU (it imports triton; nothing else here does).
+`form` says what an element-wise loss is made of, `closed` has the curves with their derivatives written once, in words that
+`torchwords` and `tritonwords` give a meaning. `blocked` evaluates them with torch on a CPU, `tiled` with the Triton kernels of
+`entries` on a GPU (they import triton, as do `placing` and `tritonwords`; nothing else here does), started by `launch`.
 """
