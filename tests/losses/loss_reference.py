@@ -7,6 +7,7 @@ gradient is computed from; :func:`slopes` moves the former and leaves the latter
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -192,6 +193,29 @@ def em(*, alpha: float = 0.2, variant: str = "paper", sign: int = -1) -> Loss:
 
 def entmin(**hyper: Any) -> Loss:
     return em(**hyper, sign=1)
+
+
+def drawn(row: list[float], labels: list[int]) -> float:
+    """log P of a row's observed labels: its label sets are summed, each names one of its labels, all as likely."""
+    known = math.fsum(log_sigma(y * x) for x, y in zip(row, labels, strict=True) if y)
+    if labels.count(1) != 1:
+        return known
+    others = [x for x, y in zip(row, labels, strict=True) if y == 0]
+    total = 0.0
+    for present in itertools.product((1, -1), repeat=len(others)):
+        total += math.prod(sigma(s * x) for s, x in zip(present, others, strict=True)) / (1 + present.count(1))
+    return known + math.log(total)
+
+
+def roll_call(*, alpha: float = 0.2) -> Loss:
+    left_open = em(alpha=alpha)
+
+    def loss(g: Rows, z: list[list[int]], still: Rows) -> float:
+        draw = math.fsum(drawn(row, labels) for row, labels in zip(g, z, strict=True)) / (len(g) * len(g[0]))
+        known = iu()(g, z, still)  # of EM, what the draw takes the place of
+        return left_open(g, z, still) - known - draw
+
+    return loss
 
 
 def generalised(x: float, q: float) -> float:

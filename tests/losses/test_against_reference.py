@@ -43,6 +43,7 @@ SETTINGS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "splc": {"tau": unit, "margin": margin, "gamma": exponent, "negative": st.sampled_from(["focal", "hill"])},
     "em": {"alpha": st.floats(0, 3), "variant": variant},
     "entmin": {"alpha": st.floats(0, 3), "variant": variant},
+    "roll-call": {"alpha": st.floats(0, 3)},
     "gr": {
         "q1": robustness,
         "q2": robustness,
@@ -120,7 +121,7 @@ def pair(
         "asl-ps": {"margin": 0.05},
     }
     same = {"bce-ls": "bce", "iun": "iu", "an-ls": "an", "n-ls": "an", "wan": "an", "dw": "an", "fan": "focal"}
-    same |= {"asl-ps": "asl", "l1r": "penalised", "l2r": "penalised"}
+    same |= {"asl-ps": "asl", "l1r": "penalised", "l2r": "penalised", "roll-call": "roll_call"}
     loss = getattr(ref, same.get(name, name))(**{**defaults.get(name, {}), **plain})
     return criterion, call, loss
 

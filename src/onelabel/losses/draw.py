@@ -8,15 +8,19 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid, softplus
 
 from onelabel.contract import Batch, Hyper, Method, register
-from onelabel.losses.curves import entropy
+from onelabel.losses.curves import entropy, nll, unified
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(8)
-#: Nodes t of ∫₀¹ dt and the logarithms of their weights: exact up to 15 other labels, and to 1e-6 beyond.
-NODES = tuple((float(t) + 1) / 2 for t in _NODES)
-LOG_WEIGHTS = tuple(math.log(float(w) / 2) for w in _WEIGHTS)
+
+def _rule(n: int) -> tuple[tuple[float, float], ...]:
+    nodes, weights = np.polynomial.legendre.leggauss(n)
+    return tuple(((1 - float(t)) / 2, math.log(float(w) / 2)) for t, w in zip(nodes, weights, strict=True))
+
+
+#: 1−t and the logarithm of the weight of every node t of ∫₀¹ dt. n nodes are exact for 2n classes; 32 of them are for
+#: 64, and beyond that to 1e-10 while at most 150 of the classes are expected to be present.
+RULES = tuple(_rule(n) for n in range(1, 33))
 
 
 def draw_log_likelihood(logits: Tensor, observed: Tensor) -> Tensor:
@@ -30,16 +34,12 @@ def draw_log_likelihood(logits: Tensor, observed: Tensor) -> Tensor:
     Its derivative by a logit is P(y_l=1 | x, observed) − p_l, so autograd gives the posterior too: :func:`posterior`.
     """
     positive, negative = observed > 0, observed < 0
-    unknown = ~(positive | negative)
-    zero = torch.zeros((), dtype=logits.dtype, device=logits.device)
-    known = torch.where(positive, logsigmoid(logits), torch.where(negative, logsigmoid(-logits), zero)).sum(-1)
-    absent = softplus(logits)
-    terms = [
-        torch.where(unknown, softplus(logits + math.log(t)) - absent, zero).sum(-1) + w
-        for t, w in zip(NODES, LOG_WEIGHTS, strict=True)
-    ]
+    known = -unified(observed, positive=nll(logits), unknown=torch.zeros_like(logits), negative=nll(-logits)).sum(-1)
+    p = torch.sigmoid(logits).masked_fill(positive | negative, 0.0)
+    rule = RULES[min((logits.shape[-1] + 1) // 2, len(RULES)) - 1]
+    terms = [torch.log1p(p * -missed).sum(-1) + weight for missed, weight in rule]  # 1−p+p·t = 1−p·(1−t)
     drawn = torch.logsumexp(torch.stack(terms, -1), -1)
-    return known + torch.where(positive.sum(-1) == 1, drawn, zero)
+    return known + drawn.masked_fill(positive.sum(-1) != 1, 0.0)
 
 
 def posterior(logits: Tensor, observed: Tensor) -> Tensor:

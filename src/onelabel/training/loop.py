@@ -79,7 +79,9 @@ def train(
         folder.recorder = recorder = make_recorder(config, splits, folder, fabric)
         checkpoints = Checkpoints(folder)
         position = checkpoints.position() if resume else Position()
-        start = Start(classifier, folder) if wants_student(config, criterion, feeds) else None
+        start = None
+        if wants_student(config, criterion, feeds):
+            start = Start(classifier, folder, resumed=config.mode == "linearinit" and position.phase == 1)
         for number, phase in enumerate(phases := phases_of(config, student=start is not None)):
             if number < position.phase:
                 continue

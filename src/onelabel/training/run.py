@@ -3,7 +3,7 @@
 config.toml environment.json metrics.jsonl result.json log.txt
 weights-best.safetensors weights-last.safetensors method-best.safetensors
 scores-train.npy scores-validation.npy scores-test.npy
-recording.safetensors labels.safetensors
+recording.safetensors labels.safetensors start-head.safetensors (between a linear phase and its student)
 checkpoint/ tensorboard/ run.lock
 """
 

@@ -133,29 +133,29 @@ class Student(Remembering):
     """
 
     name = "student"
-    targets: Tensor
+    taught: Tensor
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("targets", None)
+        self.register_buffer("taught", None)
 
     @property
     def needs(self) -> Needs:
         return Needs(index=True)
 
     def allocate(self, labels: Labels) -> None:
-        self.targets = self.remembered(0, torch.float16)
+        self.taught = self.remembered(0, torch.float16)
 
     def teach(self, q: Tensor) -> Student:
         """Take the training set's probabilities, N×L."""
         self.check_bound()
         if tuple(q.shape) != self.size:
             raise ValueError(f"q must have shape {self.size} as bind(labels) had, got {tuple(q.shape)}")
-        self.targets.copy_(q)
+        self.taught.copy_(q)
         return self
 
     def compute(self, batch: Batch) -> Tensor:
         assert batch.index is not None
-        q = self.recall(self.targets, self.rows(batch.index)).to(batch.logits.dtype)
+        q = self.recall(self.taught, self.rows(batch.index)).to(batch.logits.dtype)
         q = torch.where(batch.observed == 0, q, (batch.observed > 0).to(q))
         return self.reduce(-q * logsigmoid(batch.logits) - (1 - q) * logsigmoid(-batch.logits))

@@ -14,6 +14,7 @@ from onelabel.training.config import TrainConfig
 from onelabel.training.evaluate import score, truth
 from onelabel.training.feeds import Feed
 from onelabel.training.files import explaining, read_tensors, write_tensors
+from onelabel.training.machine import TrainingError
 from onelabel.training.run import RunFolder
 from onelabel.training.session import Session
 from onelabel.training.sharding import fill_state, full_state
@@ -24,17 +25,28 @@ HEAD = "start-head.safetensors"
 
 
 def wants_student(config: TrainConfig, criterion: Method, feeds: dict[str, Feed]) -> bool:
-    """Whether a student follows: fine-tuning only, where told to, or where the method asks and rows are held out."""
-    if config.student == "off" or config.mode == "linear":
-        if config.student == "on":
-            raise ValueError("student: 'on' needs a network to fine-tune; mode 'linear' trains a head alone")
+    """Whether a student follows: fine-tuning only, where told to, or where the method asks and held-out rows allow."""
+    told = config.student == "on"
+    if config.mode == "linear" and told:
+        raise ValueError("student: 'on' needs a network to fine-tune; mode 'linear' trains a head alone")
+    asked = told or (config.student == "auto" and bool(getattr(criterion, "student", False)))
+    if config.mode == "linear" or not asked:
         return False
-    asked = config.student == "on" or bool(getattr(criterion, "student", False))
-    if asked and "validation" not in feeds:
-        if config.student == "on":
-            raise ValueError("student: 'on' needs a validation part, whose rows tell how sure the teacher may be")
-        say("no validation part, whose rows would tell how sure a teacher may be: no student follows")
-    return asked and "validation" in feeds
+    missing = _missing(feeds.get("validation"))
+    if missing and told:
+        raise ValueError(f"student: 'on' needs {missing}")
+    if missing:
+        say(f"no student follows, which needs {missing}")
+    return not missing
+
+
+def _missing(feed: Feed | None) -> str:
+    """What a student needs of the held-out rows and they lack."""
+    if feed is None:
+        return "a validation part, whose rows tell how sure the teacher may be"
+    if feed.true is None and not bool(((_observed(feed) > 0).sum(1) == 1).any()):
+        return "validation rows with true labels, or with exactly one observed positive"
+    return ""
 
 
 class Start:
@@ -45,11 +57,14 @@ class Start:
     student had little left to learn from, and stayed below its teacher (docs/roll-call.md).
     """
 
-    def __init__(self, classifier: Classifier, folder: RunFolder) -> None:
+    def __init__(self, classifier: Classifier, folder: RunFolder, *, resumed: bool = False) -> None:
+        """`resumed`: after a linear phase that another process trained."""
         self.classifier, self.folder = classifier, folder
         self.weights = {name: value.detach().cpu().clone() for name, value in full_state(classifier).items()}
         self.path = None if folder.path is None else folder.path / HEAD
-        if self.path is not None and self.path.is_file():
+        if self.path is not None and resumed:
+            if not self.path.is_file():
+                raise TrainingError(f"{self.path}: is missing, from which the student would start; begin a new run")
             self.weights |= read_tensors(self.path)
 
     def keep_head(self, best: Best) -> None:
@@ -78,7 +93,11 @@ def held_out_line(session: Session, feed: Feed) -> Line:
     true, clean = truth(feed)
     if clean:
         return fit_line(logits, true=true)
-    return fit_line(logits, observed=feed.observed.rows(torch.arange(feed.rows, device=feed.device)))
+    return fit_line(logits, observed=_observed(feed))
+
+
+def _observed(feed: Feed) -> Tensor:
+    return feed.observed.rows(torch.arange(feed.rows, device=feed.device))
 
 
 def logits_of(session: Session, feed: Feed) -> Tensor:

@@ -1,0 +1,176 @@
+"""The draw's likelihood against every label set, and beyond that against the distribution of a count."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import onelabel
+from onelabel.losses.draw import draw_log_likelihood, posterior
+
+DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+ROWS = {
+    "one positive": [0, 1, 0, 0, 0, 0],
+    "one positive, known negatives": [-1, 0, 1, 0, -1, 0],
+    "nothing unknown": [-1, -1, 1, -1, -1, -1],
+    "several positives": [1, 0, 1, 0, -1, 0],
+    "no positive": [0, -1, 0, 0, 0, -1],
+    "nothing known": [0, 0, 0, 0, 0, 0],
+}
+
+
+def exact(numbers: list[Any]) -> Tensor:
+    return torch.tensor(numbers, dtype=torch.float64)
+
+
+def every_set(g: list[float], z: list[int]) -> tuple[float, list[float]]:
+    """P(observed | x) and P(y_l=1 | x, observed), all 2^L label sets y one by one."""
+    total, present = 0.0, [0.0] * len(g)
+    for y in itertools.product((0, 1), repeat=len(g)):
+        if any((label > 0 and not on) or (label < 0 and on) for on, label in zip(y, z, strict=True)):
+            continue
+        weight = math.prod(1 / (1 + math.exp(-x if on else x)) for on, x in zip(y, g, strict=True))
+        weight /= sum(y) if z.count(1) == 1 else 1
+        total += weight
+        present = [a + weight * on for a, on in zip(present, y, strict=True)]
+    return total, [a / total for a in present]
+
+
+def by_count(g: Tensor, o: int) -> tuple[float, list[float]]:
+    """The same for one positive among unknown entries, any L: the other labels' number is Poisson-binomial."""
+    p = torch.sigmoid(g.double()).tolist()
+
+    def mean_share(others: list[float], more: int) -> float:
+        chances = [1.0]
+        for x in others:
+            chances = [a * (1 - x) + b * x for a, b in zip([*chances, 0.0], [0.0, *chances], strict=True)]
+        return math.fsum(c / (1 + more + r) for r, c in enumerate(chances))
+
+    rest = [i for i in range(len(p)) if i != o]
+    share = mean_share([p[i] for i in rest], 0)
+    q = [1.0] * len(p)
+    for i in rest:
+        q[i] = p[i] * mean_share([p[j] for j in rest if j != i], 1) / share
+    return p[o] * share, q
+
+
+@pytest.mark.parametrize("z", ROWS.values(), ids=ROWS.keys())
+@pytest.mark.parametrize("scale", [0.1, 2.0, 10.0])
+def test_against_every_label_set(z: list[int], scale: float) -> None:
+    g = torch.randn(8, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64) * scale
+    observed = torch.tensor([z] * 8)
+    wanted = [every_set(row, z) for row in g.tolist()]
+    got, q = draw_log_likelihood(g, observed), posterior(g, observed)
+    torch.testing.assert_close(got, exact([math.log(p) for p, _ in wanted]), rtol=1e-11, atol=1e-12)
+    torch.testing.assert_close(q, exact([q for _, q in wanted]), rtol=1e-9, atol=1e-12)
+    assert ((q >= 0) & (q <= 1)).all()
+    assert torch.equal(q[observed > 0], torch.ones(int((observed > 0).sum())).double())
+    assert not q[observed < 0].any()
+
+
+@pytest.mark.parametrize("label", [1, 0, -1])
+def test_one_class(label: int) -> None:
+    g = torch.tensor([[-30.0], [-1.0], [0.0], [2.0], [30.0]], dtype=torch.float64)
+    observed = torch.full((5, 1), label)
+    p = torch.sigmoid(g)
+    want = {1: torch.log(p), 0: torch.zeros_like(p), -1: torch.log1p(-p)}[label][:, 0]
+    torch.testing.assert_close(draw_log_likelihood(g, observed), want, rtol=1e-3 if label < 0 else 1e-12, atol=1e-14)
+    torch.testing.assert_close(posterior(g, observed), {1: p * 0 + 1, 0: p, -1: p * 0}[label])
+
+
+@pytest.mark.parametrize("classes", [2, 3, 20, 30, 80, 120])
+@pytest.mark.parametrize("centre", [-3.0, 0.0, 4.0])  # few labels, half of all, almost all
+def test_many_classes_against_the_number_of_labels(classes: int, centre: float) -> None:
+    """Also where almost every class is present, which few nodes of the integral would not see."""
+    g = centre + 2 * torch.randn(3, classes, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    observed = torch.zeros(3, classes, dtype=torch.int8)
+    for row, o in enumerate((0, classes // 2, classes - 1)):
+        observed[row, o] = 1
+        chance, q = by_count(g[row], o)
+        got = draw_log_likelihood(g[row : row + 1], observed[row : row + 1])
+        assert got.item() == pytest.approx(math.log(chance), rel=1e-9)
+        torch.testing.assert_close(posterior(g[row : row + 1], observed[row : row + 1])[0], exact(q))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_any_precision(dtype: torch.dtype) -> None:
+    g = (torch.randn(16, 20, generator=torch.Generator().manual_seed(3)) * 4).to(dtype)
+    observed = torch.zeros(16, 20, dtype=torch.int8)
+    observed[:, 3], observed[::2, 5] = 1, -1
+    rounding = torch.finfo(dtype).eps
+    likelihood, want = draw_log_likelihood(g, observed), draw_log_likelihood(g.double(), observed)
+    assert likelihood.dtype == dtype
+    torch.testing.assert_close(likelihood.double(), want, rtol=8 * rounding, atol=8 * rounding)
+    q = posterior(g, observed)
+    assert q.dtype == dtype
+    torch.testing.assert_close(q.double(), posterior(g.double(), observed), rtol=0, atol=8 * rounding)
+    loss = onelabel.method("roll-call")(g, observed)  # which computes in float32 at least
+    assert loss.item() == pytest.approx(onelabel.method("roll-call")(g.double(), observed).item(), rel=2e-6)
+
+
+@pytest.mark.parametrize("z", ROWS.values(), ids=ROWS.keys())
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_extreme_logits(z: list[int], dtype: torch.dtype) -> None:
+    """Between absent and present beyond doubt: what is left is a count, −log(1 + how many others are present)."""
+    signs = torch.tensor(list(itertools.product((1.0, -1.0), repeat=6)))
+    g = (signs * 1e4).to(dtype).requires_grad_()
+    observed = torch.tensor([z] * len(g))
+    likelihood = draw_log_likelihood(g, observed)
+    (slope,) = torch.autograd.grad(likelihood.sum(), g)
+    assert likelihood.isfinite().all()
+    assert slope.isfinite().all()
+    assert posterior(g, observed).isfinite().all()
+    wrong = 1e4 * ((signs * observed) < 0).sum(1)
+    others = ((signs > 0) & (observed == 0)).sum(1) if z.count(1) == 1 else torch.zeros(len(g))
+    tight = {"rtol": 1e-6, "atol": 1e-5} if dtype in (torch.float32, torch.float64) else {"rtol": 0.01, "atol": 0.02}
+    torch.testing.assert_close(likelihood.double(), (-wrong - torch.log1p(others.float())).double(), **tight)
+    loss = onelabel.method("roll-call")(g, observed)
+    assert loss.isfinite()
+    assert torch.autograd.grad(loss, g)[0].isfinite().all()
+
+
+def test_gradcheck() -> None:
+    g = torch.randn(6, 6, generator=torch.Generator().manual_seed(4), dtype=torch.float64, requires_grad=True)
+    observed = torch.tensor(list(ROWS.values()))
+    assert torch.autograd.gradcheck(lambda x: draw_log_likelihood(x, observed), (g,))
+    assert torch.autograd.gradcheck(lambda x: onelabel.method("roll-call", alpha=0.3)(x, observed), (g,))
+
+
+def test_a_stack_is_its_members_alone() -> None:
+    g = torch.randn(3, 6, 6, generator=torch.Generator().manual_seed(5), dtype=torch.float64, requires_grad=True)
+    observed, alphas = torch.tensor(list(ROWS.values())), [0.0, 0.2, 0.9]
+    losses = onelabel.method("roll-call", alpha=alphas)(g, observed)
+    (slopes,) = torch.autograd.grad(losses.sum(), g)
+    for m, alpha in enumerate(alphas):
+        own = g[m].detach().requires_grad_()
+        loss = onelabel.method("roll-call", alpha=alpha)(own, observed)
+        torch.testing.assert_close(losses[m], loss)
+        torch.testing.assert_close(slopes[m], torch.autograd.grad(loss, own)[0])
+    torch.testing.assert_close(draw_log_likelihood(g, observed)[1], draw_log_likelihood(g[1], observed))
+    torch.testing.assert_close(posterior(g, observed)[1], posterior(g[1], observed))
+
+
+def test_without_entropy_it_is_the_likelihood_and_its_slope_the_posterior() -> None:
+    g = torch.randn(6, 6, generator=torch.Generator().manual_seed(6), dtype=torch.float64, requires_grad=True)
+    observed = torch.tensor(list(ROWS.values()))
+    loss = onelabel.method("roll-call", alpha=0.0)(g, observed)
+    torch.testing.assert_close(loss, -draw_log_likelihood(g, observed).mean() / 6)
+    (slope,) = torch.autograd.grad(loss, g)
+    q, p = posterior(g, observed), torch.sigmoid(g.detach())
+    torch.testing.assert_close(slope, -(q - p) / g.numel())
+    unknown = observed == 0
+    assert (slope[:3][unknown[:3]] > 0).all(), "a rival of the drawn label is less likely than before"
+    torch.testing.assert_close(slope[3:][unknown[3:]], torch.zeros(int(unknown[3:].sum())).double())
+
+
+def test_the_posterior_leaves_the_graph_and_the_logits_alone() -> None:
+    g = torch.randn(2, 4, requires_grad=True)
+    with torch.no_grad():
+        q = posterior(g, torch.tensor([[1, 0, 0, 0], [0, 0, 1, -1]]))
+    assert not q.requires_grad
+    assert g.grad is None

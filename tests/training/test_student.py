@@ -1,0 +1,364 @@
+"""Teacher and student: the line, the targets, the loss, and a run through all three phases, cut in each of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from run_folders import assert_same_run
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from training_workers import SMALL, scenes
+
+import onelabel
+from onelabel.labels import Labels
+from onelabel.training import Run, TrainConfig, TrainingError, train
+from onelabel.training.feeds import Feed
+from onelabel.training.step import Step
+from onelabel.training.student import Line, Student, fit_line, targets
+from onelabel.training.teaching import HEAD, Start, wants_student
+
+TINY = {**SMALL, "epochs": 2, "linear_epochs": 2, "linear_batch_size": 16, "checkpoint_steps": 2, "ema": 0.9}
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONELABEL_QUIET", "1")
+
+
+# -- the line -------------------------------------------------------------------------------------------------------
+
+
+def simulated(rows: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor, float, Tensor]:
+    """Logits s, labels with chances σ(0.6·s + b), and one of each row's labels drawn; rows without any left out."""
+    rng = torch.Generator().manual_seed(seed)
+    slope, intercept = 0.6, torch.tensor([-2.5, -1.5, -1.0, -2.0, -0.5, -1.8, -2.2, -1.2])
+    s = 3 * torch.randn(rows, 8, generator=rng) + 1
+    true = (torch.rand(rows, 8, generator=rng) < torch.sigmoid(slope * s + intercept)).to(torch.uint8)
+    some = true.any(1).bool()
+    s, true = s[some], true[some]
+    drawn = torch.multinomial(true.float(), 1, generator=rng)
+    observed = torch.zeros(true.shape, dtype=torch.int8).scatter_(1, drawn, 1)
+    return s, true, observed, slope, intercept
+
+
+def test_a_line_from_true_labels() -> None:
+    rng = torch.Generator().manual_seed(1)
+    slope, intercept = 0.6, torch.linspace(-3, 1, 6)
+    s = 3 * torch.randn(20_000, 6, generator=rng) + 1
+    true = (torch.rand(s.shape, generator=rng) < torch.sigmoid(slope * s + intercept)).to(torch.uint8)
+    line = fit_line(s, true=true)
+    assert line.slope == pytest.approx(slope, abs=0.02)
+    torch.testing.assert_close(line.intercept, intercept, rtol=0, atol=0.12)
+    assert line.k == pytest.approx(true.sum(1).float().mean().item(), rel=1e-6)
+    torch.testing.assert_close(line(s), s * line.slope + line.intercept)
+
+
+def test_a_line_from_one_draw_a_row() -> None:
+    s, true, observed, slope, intercept = simulated(20_000)
+    line = fit_line(s, observed=observed)
+    assert line.k == pytest.approx(true.sum(1).float().mean().item(), abs=0.12)
+    assert line.slope == pytest.approx(slope, abs=0.05)
+    torch.testing.assert_close(line.intercept, intercept, rtol=0, atol=0.3)
+    assert abs(line.k - 1) > 1, "one label a row, as observed, would be far off"
+
+
+def test_rows_that_say_nothing_of_a_draw_do_not_count() -> None:
+    s, _, observed, _, _ = simulated(500)
+    more = torch.zeros(100, 8, dtype=torch.int8)
+    more[:50, :2] = 1
+    both = fit_line(torch.cat([s, torch.randn(100, 8)]), observed=torch.cat([observed, more]))
+    alone = fit_line(s, observed=observed)
+    assert (both.slope, both.k) == (alone.slope, alone.k)
+
+
+def test_a_line_needs_labels_of_one_kind() -> None:
+    s, true, observed, _, _ = simulated(20)
+    for given in ({}, {"true": true, "observed": observed}):
+        with pytest.raises(ValueError, match="true or observed labels of the held-out rows, one of them"):
+            fit_line(s, **given)
+    with pytest.raises(ValueError, match="no held-out row has exactly one observed positive"):
+        fit_line(s, observed=torch.zeros_like(observed))
+
+
+@pytest.mark.parametrize("what", ["constant logits", "a class nobody has", "one class", "separable"])
+def test_a_line_is_finite(what: str) -> None:
+    s, true, observed, _, _ = simulated(200)
+    if what == "constant logits":
+        s = torch.full_like(s, 0.5)
+    if what == "a class nobody has":
+        true[:, 0], observed[:, 0] = 0, 0
+    if what == "one class":
+        s, true, observed = s[:, :1], true[:, :1], torch.ones(len(s), 1, dtype=torch.int8)
+    if what == "separable":
+        s = true.float() * 20 - 10
+    for given in ({"true": true}, {"observed": observed}):
+        line = fit_line(s, **given)
+        assert math.isfinite(line.slope)
+        assert line.slope > 0
+        assert line.intercept.isfinite().all()
+        assert 0 <= line.k <= s.shape[1]
+
+
+# -- the targets ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [1.5, 2.5, 6.0])
+@pytest.mark.parametrize("rows_at_a_time", [64, 65_536])
+def test_targets(k: float, rows_at_a_time: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onelabel.training.student.ROWS", rows_at_a_time)
+    s, _, observed, slope, intercept = simulated(300)
+    observed[::3, 0] = torch.where(observed[::3, 0] == 0, -1, 1).to(torch.int8)
+    q = targets(Line(slope, intercept, k), s, Labels.from_matrix(observed.numpy()).on("cpu"))
+    assert q.sum(1).mean().item() == pytest.approx(k, abs=1e-4)
+    assert (q[observed > 0] == 1).all()
+    assert (q[observed < 0] == 0).all()
+    shifts = []
+    for c in range(8):
+        unknown = observed[:, c] == 0
+        order = s[unknown, c].argsort()
+        assert (q[unknown, c][order].diff() >= 0).all()
+        unknown &= (q[:, c] > 1e-4) & (q[:, c] < 1 - 1e-4)  # beyond, float32 has no digits left for the shift
+        shifts.append(torch.logit(q[unknown, c].double()) - 1.5 * (slope * s[unknown, c] + intercept[c]))
+    every = torch.cat(shifts)
+    torch.testing.assert_close(every, every.mean().expand_as(every), rtol=0, atol=5e-3)  # one shift for all entries
+
+
+# -- the loss -------------------------------------------------------------------------------------------------------
+
+
+def test_the_students_loss_against_plain_loops() -> None:
+    rng = torch.Generator().manual_seed(3)
+    labels = np.zeros((7, 3), np.int8)
+    labels[:, 0], labels[4, 1] = 1, -1
+    q = torch.rand(7, 3, generator=rng).half().double()
+    student = Student()
+    student.bind(Labels.from_matrix(labels))
+    student.teach(q)
+    index = torch.tensor([4, 0, 6, 4])
+    logits = torch.randn(4, 3, generator=rng, dtype=torch.float64, requires_grad=True)
+    observed = torch.from_numpy(labels)[index]
+    loss = student(logits, observed, index=index)
+    total, slopes = 0.0, torch.zeros(4, 3, dtype=torch.float64)
+    for b in range(4):
+        for c in range(3):
+            wanted = {1: 1.0, -1: 0.0, 0: float(q[index[b], c])}[int(observed[b, c])]
+            p = 1 / (1 + math.exp(-logits[b, c].item()))
+            total -= wanted * math.log(p) + (1 - wanted) * math.log(1 - p)
+            slopes[b, c] = (p - wanted) / 12
+    assert loss.item() == pytest.approx(total / 12, rel=1e-12)
+    torch.testing.assert_close(torch.autograd.grad(loss, logits)[0], slopes)
+    assert not list(student.parameters())
+    assert student(logits.float() * 1e4, observed, index=index).isfinite()
+
+
+def test_what_a_student_cannot_be_taught() -> None:
+    with pytest.raises(RuntimeError, match=r"call bind\(labels\) before"):
+        Student().teach(torch.zeros(5, 3))
+    student = Student()
+    student.bind(Labels.from_matrix(np.eye(5, 3, dtype=np.int8)))
+    with pytest.raises(ValueError, match=r"q must have shape \(5, 3\) as bind\(labels\) had, got \(3, 5\)"):
+        student.teach(torch.zeros(3, 5))
+
+
+# -- whether there is one -------------------------------------------------------------------------------------------
+
+
+@cache
+def small() -> Any:
+    return scenes(n_train=48, n_validation=30, n_test=20)
+
+
+def wanted(method: str, parts: tuple[str, ...] = ("train", "validation"), **settings: Any) -> bool:
+    feeds = {name: Feed(small().parts[name], CPU, size=24) for name in parts}
+    return wants_student(TrainConfig.make(settings).resolved(), onelabel.method(method), feeds)
+
+
+@pytest.mark.parametrize("mode", ["finetune", "linearinit"])
+def test_who_gets_a_student(mode: str) -> None:
+    assert wanted("roll-call", mode=mode)
+    assert not wanted("em", mode=mode)
+    assert wanted("em", mode=mode, student="on")
+    assert not wanted("roll-call", mode=mode, student="off")
+
+
+def test_a_head_alone_gets_none() -> None:
+    assert not wanted("roll-call", mode="linear")
+    assert not wanted("roll-call", mode="linear", student="off")
+    with pytest.raises(ValueError, match=r"student: 'on' needs a network to fine-tune; mode 'linear' trains a head"):
+        wanted("roll-call", mode="linear", student="on")
+
+
+def test_no_held_out_rows(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("ONELABEL_QUIET")
+    assert not wanted("roll-call", ("train",))
+    assert "no student follows, which needs a validation part" in capsys.readouterr().err
+    assert not wanted("em", ("train",))
+    assert not wanted("roll-call", ("train",), student="off")
+    assert not capsys.readouterr().err
+    with pytest.raises(ValueError, match="student: 'on' needs a validation part, whose rows tell how sure"):
+        wanted("em", ("train",), student="on")
+
+
+def without_truth(observed: np.ndarray | None = None) -> Any:
+    splits = small()
+    labels = splits.validation.observed if observed is None else Labels.from_matrix(observed)
+    part = dataclasses.replace(splits.validation, true=None, observed=labels)
+    return dataclasses.replace(splits, validation=part)
+
+
+def test_held_out_rows_that_cannot_tell() -> None:
+    """Before anything is trained, not after fine-tuning."""
+    several = (small().validation.true > 0).astype(np.int8)
+    several[several.sum(1) == 1] = 0
+    part = without_truth(several).validation
+    feeds = {"train": Feed(small().train, CPU, size=24), "validation": Feed(part, CPU, size=24)}
+    assert not wants_student(TrainConfig().resolved(), onelabel.method("roll-call"), feeds)
+    with pytest.raises(ValueError, match="validation rows with true labels, or with exactly one observed positive"):
+        wants_student(TrainConfig(student="on").resolved(), onelabel.method("roll-call"), feeds)
+
+
+# -- a run ----------------------------------------------------------------------------------------------------------
+
+
+class Crash(BaseException):
+    """Like a kill: nothing catches it."""
+
+
+def go(out: Path | None, data: Any = None, *, dies_at: int = 0, **settings: Any) -> Run | None:
+    """A training, or what there is of it when update number `dies_at` is due; goes on where `out` left off."""
+    torch.set_num_threads(1)
+    update, calls = Step.__call__, [0]
+
+    def mortal(self: Step, sizes: tuple[int, ...]) -> None:
+        calls[0] += 1
+        if calls[0] == dies_at:
+            raise Crash
+        update(self, sizes)
+
+    given = {**TINY, "mode": "linearinit", "method": "roll-call", **settings}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Step, "__call__", mortal)
+        if dies_at:
+            with pytest.raises(Crash):
+                train(data or small(), out=out, resume=out is not None, **given)
+            return None
+        return train(data or small(), out=out, resume=out is not None, **given)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ONELABEL_QUIET", "1")
+        go(out := tmp_path_factory.mktemp("student") / "whole")
+    return out
+
+
+def test_three_phases(whole: Path) -> None:
+    run = Run.load(whole)
+    assert [(row["phase"], row["epoch"]) for row in run.history] == [
+        (phase, epoch) for phase in ("linear", "finetune", "student") for epoch in range(2)
+    ]
+    assert all(math.isfinite(row["loss"]) for row in run.history)
+    assert run.method_state["taught"].shape == small().train.observed.shape
+    assert run.result["test_mAP"] > 0
+
+
+# 6 updates a phase: the first of each goes back to the phase before it, the others into the middle of an epoch
+@pytest.mark.parametrize("dies_at", [5, 7, 11, 13, 15, 18])
+def test_killed_in_every_phase(tmp_path: Path, whole: Path, dies_at: int) -> None:
+    go(tmp_path / "cut", dies_at=dies_at)
+    go(tmp_path / "cut")
+    assert_same_run(whole, tmp_path / "cut")
+
+
+def test_killed_once_in_each_phase(tmp_path: Path, whole: Path) -> None:
+    for dies_at in (4, 6, 7):
+        go(tmp_path / "cut", dies_at=dies_at)
+    go(tmp_path / "cut")
+    assert_same_run(whole, tmp_path / "cut")
+
+
+def test_a_student_starts_where_its_teacher_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where another process trained the head: it is in the run folder."""
+    teach, begun, seen = Start.teach, Start.__init__, []
+
+    def first(self: Start, *given: Any, **how: Any) -> None:
+        begun(self, *given, **how)
+        seen.append({k: v.clone() for k, v in self.classifier.state_dict().items()})
+
+    def after(self: Start, *given: Any) -> Student:
+        made = teach(self, *given)
+        seen.append({k: v.clone() for k, v in self.classifier.state_dict().items()})
+        return made
+
+    monkeypatch.setattr(Start, "__init__", first)
+    monkeypatch.setattr(Start, "teach", after)
+    go(tmp_path / "run", dies_at=9)
+    head = load_file(tmp_path / "run" / HEAD)
+    assert not any(torch.equal(head[k], seen[0][k]) for k in head)
+    mine = {k: v + 1 for k, v in head.items()}
+    save_file(mine, tmp_path / "run" / HEAD)
+    go(tmp_path / "run")
+    began, taught = seen[0], seen[-1]
+    for k, v in taught.items():
+        assert torch.equal(v, mine.get(k, began[k])), k
+
+
+def test_a_lost_head_is_told_of(tmp_path: Path) -> None:
+    go(tmp_path / "run", dies_at=9)
+    (tmp_path / "run" / HEAD).unlink()
+    with pytest.raises(TrainingError, match=f"{HEAD}: is missing, from which the student would start") as caught:
+        go(tmp_path / "run")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_head_left_by_an_earlier_run_is_not_used(tmp_path: Path) -> None:
+    """checkpoint/ removed, as the error of a broken one advises, and fine-tuned without a linear phase."""
+    go(tmp_path / "plain", mode="finetune")
+    (tmp_path / "again").mkdir()
+    state = load_file(tmp_path / "plain" / "weights-best.safetensors")
+    save_file({k: v for k, v in state.items() if k.startswith("head.")}, tmp_path / "again" / HEAD)
+    go(tmp_path / "again", mode="finetune")
+    assert_same_run(tmp_path / "plain", tmp_path / "again")
+
+
+def test_only_observed_labels_held_out(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ONELABEL_QUIET")
+    run = go(None, without_truth(), mode="finetune", epochs=1)
+    assert run is not None
+    assert [row["phase"] for row in run.history] == ["finetune", "student"]
+    assert "labels a row by the held-out rows" in capsys.readouterr().err
+
+
+def test_nothing_held_out(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ONELABEL_QUIET")
+    run = go(None, dataclasses.replace(small(), validation=None), mode="finetune", epochs=1)
+    assert run is not None
+    assert [row["phase"] for row in run.history] == ["finetune"]
+    assert "no student follows" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("method", "hyper"), [("em", {}), ("role", {"expected_positives": 2.0})])
+def test_a_student_of_another_method(method: str, hyper: dict[str, float], tmp_path: Path) -> None:
+    """ROLE has parameters and an optimiser of its own, which the student has not."""
+    settings = {"method": method, "hyper": hyper, "student": "on", "mode": "finetune"}
+    go(tmp_path / "whole", **settings)
+    go(tmp_path / "cut", dies_at=10, **settings)
+    run = go(tmp_path / "cut", **settings)
+    assert run is not None
+    assert [row["phase"] for row in run.history] == ["finetune"] * 2 + ["student"] * 2
+    assert_same_run(tmp_path / "whole", tmp_path / "cut")
+
+
+def test_a_student_kept_off() -> None:
+    run = go(None, mode="finetune", epochs=1, student="off")
+    assert run is not None
+    assert [row["phase"] for row in run.history] == ["finetune"]
