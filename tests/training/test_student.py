@@ -362,3 +362,9 @@ def test_a_student_kept_off() -> None:
     run = go(None, mode="finetune", epochs=1, student="off")
     assert run is not None
     assert [row["phase"] for row in run.history] == ["finetune"]
+
+
+def test_split_weights_get_none() -> None:
+    assert not wanted("roll-call", strategy="fsdp")
+    with pytest.raises(ValueError, match="student: 'on' needs whole weights in each process"):
+        wanted("em", strategy="fsdp", student="on")

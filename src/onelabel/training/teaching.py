@@ -33,6 +33,8 @@ def wants_student(config: TrainConfig, criterion: Method, feeds: dict[str, Feed]
     if config.mode == "linear" or not asked:
         return False
     missing = _missing(feeds.get("validation"))
+    if config.strategy == "fsdp":  # whose split weights cannot be put back to where they began
+        missing = "whole weights in each process: strategy 'auto' or 'ddp'"
     if missing and told:
         raise ValueError(f"student: 'on' needs {missing}")
     if missing:
