@@ -13,6 +13,12 @@ if os.environ.get("PYTEST_XDIST_WORKER"):  # as many workers as cores: one threa
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
+@pytest.fixture(autouse=True)
+def speaking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The demo and some tests' workers silence their process; the next test starts speaking again."""
+    monkeypatch.delenv("ONELABEL_QUIET", raising=False)
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The measuring data beside the checkout; tests that ask for it skip where it is absent."""

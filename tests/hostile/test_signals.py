@@ -43,7 +43,7 @@ def test_recover_and_compare_stop(tmp_path: Path) -> None:
     data = features(tmp_path / "f.npz", rows=6000, width=64)
     code, errors = interrupted("recover", str(data), "--out", "r.parquet", cwd=tmp_path, number=signal.SIGINT, wait=0.7)
     _quiet_end(code, errors)
-    words = ["compare", str(data), "--epochs", "5000", "--csv", "board.csv"]
+    words = ["compare", str(data), "--epochs", "5000", "--out", "board.csv"]
     code, errors = interrupted(*words, cwd=tmp_path, number=signal.SIGINT, wait=1.5)
     _quiet_end(code, errors)
     _no_leftovers(tmp_path)
