@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -53,7 +54,12 @@ def interrupted(*words: str, cwd: Path, number: int, when: Any = None, wait: flo
     """Start a command, send a signal once it works (`when()` is true, or `wait` seconds on); exit code and stderr."""
     with open(cwd / "stderr.txt", "w+b") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-c", READY, *words], cwd=cwd, env=environment(), stdout=subprocess.PIPE, stderr=errors
+            [sys.executable, "-c", READY, *words],
+            cwd=cwd,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
         )
         try:
             assert process.stdout is not None
