@@ -13,7 +13,7 @@ import argparse
 from typing import Any
 
 import torch
-from _timing import machine, milliseconds, race, row, write
+from _timing import machine, milliseconds, race, replayed, row, write
 from torch import Tensor, nn
 
 import onelabel
@@ -71,16 +71,6 @@ def beside_unfused(batch: int, width: int, classes: int, device: str, half: bool
         peers = {who: milliseconds(replayed(work), device) for who, work in contenders.items()}
         table.append(row(f"{name}, graph", peers.pop("ours"), peers=peers, limit_ms=limit))
     return table
-
-
-def replayed(work: Step) -> Step:
-    for _ in range(3):
-        work()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
-    return graph.replay
 
 
 def whole_step(name: str, batch: int, width: int, classes: int, device: str, half: bool) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from typing import Any
 
 import fused as benchmark
 import torch
-from _timing import copy_bandwidth, machine, milliseconds, row, write
+from _timing import copy_bandwidth, machine, milliseconds, replayed, row, write
 from torch import Tensor
 
 from onelabel.kernels import tiled
@@ -71,14 +71,8 @@ def compile_only(task: tuple[str, str, Any]) -> None:
     torch.cuda.synchronize()
 
 
-def replayed(work: Any) -> float:
-    for _ in range(3):
-        work()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
-    return milliseconds(graph.replay, "cuda", budget=0.03, at_least=20)
+def in_graph(work: Any) -> float:
+    return milliseconds(replayed(work), "cuda", budget=0.03, at_least=20)
 
 
 def captured(bandwidth: float, what: str = "graph") -> list[dict[str, Any]]:
@@ -90,9 +84,9 @@ def captured(bandwidth: float, what: str = "graph") -> list[dict[str, Any]]:
         limit = observed.numel() * (2 * logits.element_size() + 1) / bandwidth * 1e3
         for name in benchmark.METHODS:
             criterion = benchmark.made(name).cuda()
-            ms = replayed(benchmark.step(criterion, logits, observed))
+            ms = in_graph(benchmark.step(criterion, logits, observed))
             table.append(row(f"{name} {dtype}, {what}", ms, limit_ms=limit))
-            ms = replayed(benchmark.step(criterion, logits, dense))
+            ms = in_graph(benchmark.step(criterion, logits, dense))
             table.append(row(f"{name} {dtype}, labels in every tile, {what}", ms, limit_ms=limit))
         if what != "graph":
             continue
@@ -101,7 +95,7 @@ def captured(bandwidth: float, what: str = "graph") -> list[dict[str, Any]]:
             1, torch.randint(80, (len(few), 1), device="cuda"), 1
         )
         for name in ("an", "gr", "splc") if dtype != "float16" else ():
-            ms = replayed(benchmark.step(benchmark.made(name).cuda(), few, labels))
+            ms = in_graph(benchmark.step(benchmark.made(name).cuda(), few, labels))
             table.append(row(f"{name} {dtype}, L = 80, graph", ms, limit_ms=limit))
     return table
 
@@ -133,7 +127,7 @@ def host() -> list[dict[str, Any]]:
         with torch.no_grad():
             forward = queued(lambda c=criterion: c(logits, observed))
         eager = queued(benchmark.moded("off", criterion, logits, observed))
-        again = replayed(benchmark.step(criterion, logits, observed))
+        again = in_graph(benchmark.step(criterion, logits, observed))
         table.append(row(f"{name} 16×80, host", ms, peers={"eager": eager, "bce": peer}))
         table.append(row(f"{name} 16×80, host, loss alone", forward))
         table.append(row(f"{name} 16×80, graph", again))
@@ -151,7 +145,7 @@ def tune(bandwidth: float) -> list[dict[str, Any]]:
             limit = observed.numel() * (2 * logits.element_size() + 1) / bandwidth * 1e3
             for name, choice in ((n, c) for n in names for c in sweep):
                 try:
-                    ms = replayed(kernel(name, logits, observed, out, choice))
+                    ms = in_graph(kernel(name, logits, observed, out, choice))
                 except Exception as error:
                     print(name, dtype, choice, f"{type(error).__name__}: {error}"[:200], flush=True)
                     continue

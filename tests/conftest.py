@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 if os.environ.get("PYTEST_XDIST_WORKER"):  # as many workers as cores: one thread each
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+CHROMIUM = "/usr/bin/chromium"
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
@@ -25,3 +28,17 @@ def shared_data() -> Path:
     if not SHARED.is_dir():
         pytest.skip("../shared/data is not here")
     return SHARED
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Headless Chromium; skips where it is not installed."""
+    if not Path(CHROMIUM).exists():
+        pytest.skip("Chromium is not installed; run tests/review/setup.sh")
+    api = pytest.importorskip("playwright.sync_api")
+    quiet = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+    quiet += ["--disable-component-update", "--disable-sync"]
+    with api.sync_playwright() as play:
+        chromium = play.chromium.launch(executable_path=CHROMIUM, headless=True, args=quiet)
+        yield chromium
+        chromium.close()

@@ -23,7 +23,6 @@ from onelabel import data, labels, losses, metrics, models, probes, recovery, re
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = (data, labels, losses, metrics, models, probes, recovery, review, training)
-CHROMIUM = "/usr/bin/chromium"
 SHOWN = (
     "index.html",
     "architecture.html",
@@ -124,19 +123,6 @@ def address(site: Path) -> Iterator[str]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Headless Chromium; skips where it is not installed."""
-    if not Path(CHROMIUM).exists():
-        pytest.skip("Chromium is not installed; run tests/review/setup.sh")
-    api = pytest.importorskip("playwright.sync_api")
-    quiet = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
-    with api.sync_playwright() as play:
-        chromium = play.chromium.launch(executable_path=CHROMIUM, headless=True, args=quiet)
-        yield chromium
-        chromium.close()
 
 
 @pytest.mark.parametrize("width", [1440, 390])

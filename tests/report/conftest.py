@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,6 @@ import pytest
 pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 sys.path.insert(0, str(Path(__file__).parent))
-
-CHROMIUM = "/usr/bin/chromium"
 
 
 @pytest.fixture(scope="session")
@@ -48,18 +45,3 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("ONELABEL_QUIET", "1")
         names = ("em.alpha", "gr.mu", "role.k", "images", "missing")
         return make_results(tmp_path_factory.mktemp("results"), feature_splits(TINY), names)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Headless Chromium; skips where it is not installed."""
-    if not Path(CHROMIUM).exists():
-        pytest.skip("Chromium is not installed; run tests/review/setup.sh")
-    api = pytest.importorskip("playwright.sync_api")
-    quiet = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
-    with api.sync_playwright() as play:
-        chromium = play.chromium.launch(
-            executable_path=CHROMIUM, headless=True, args=[*quiet, "--disable-component-update", "--disable-sync"]
-        )
-        yield chromium
-        chromium.close()

@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +25,6 @@ from onelabel.review.database import Database
 from onelabel.review.load import load_audit, load_recovered
 
 NAMES = ["bicycle", "bus", "cat", "dog", "<b>horse</b>"]
-CHROMIUM = "/usr/bin/chromium"
 
 
 @dataclass
@@ -206,17 +204,3 @@ def serve(data: Data) -> Iterator[Callable[..., Server]]:
     yield begin
     for server in servers:
         server.kill()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Headless Chromium; skips where it is not installed."""
-    if not Path(CHROMIUM).exists():
-        pytest.skip("Chromium is not installed; run tests/review/setup.sh")
-    api = pytest.importorskip("playwright.sync_api")
-    quiet = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
-    quiet += ["--disable-component-update", "--disable-sync"]
-    with api.sync_playwright() as play:
-        chromium = play.chromium.launch(executable_path=CHROMIUM, headless=True, args=quiet)
-        yield chromium
-        chromium.close()

@@ -68,7 +68,6 @@ class RollCall(Method):
     """
 
     hyper: ClassVar = {"alpha": Hyper("weight of the entropy of unknown entries", 0, 10, (0.1, 0.2, 0.3))}
-    #: Fine-tuning trains a student of this method's calibrated probabilities, unless told otherwise.
     student = True
 
     def __init__(self, *, alpha: Any = 0.2, stack: int | None = None) -> None:

@@ -51,8 +51,7 @@ def truth(feed: Feed) -> tuple[Tensor, bool]:
     """What scores are compared with: true labels, or the observed positives where nobody knows the true ones."""
     if feed.true is not None:
         return feed.true, True
-    observed = feed.observed.rows(torch.arange(feed.rows, device=feed.device))
-    return (observed > 0).to(torch.uint8), False
+    return (feed.all_observed() > 0).to(torch.uint8), False
 
 
 def mean_ap(scores: Tensor, feed: Feed, *, empty: str = "zero") -> float:

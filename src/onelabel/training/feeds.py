@@ -47,6 +47,10 @@ class Feed:
         # kept on the device they are indexed inside the step; from host memory or disk batches are staged
         return squares if isinstance(squares, Tensor) and squares.device.type == self.device.type else None
 
+    def all_observed(self) -> Tensor:
+        """Every row's observed labels, N×L."""
+        return self.observed.rows(torch.arange(self.rows, device=self.device))
+
     def example(self, row: int) -> str:
         """A name a person can look up."""
         source = getattr(self.part, "source", None)

@@ -14,7 +14,7 @@ from onelabel.data import Splits, load_dataset
 from onelabel.models import Classifier
 from onelabel.training.checkpoint import Checkpoints, Position
 from onelabel.training.config import TrainConfig
-from onelabel.training.evaluate import mean_ap, score
+from onelabel.training.evaluate import mean_ap
 from onelabel.training.feeds import Feed
 from onelabel.training.machine import make_fabric, seed_everything
 from onelabel.training.prepare import (
@@ -141,7 +141,7 @@ def fit(session: Session, feeds: Feeds, position: Position, checkpoints: Checkpo
                     saved = now
             loss = check_loss(session, plan, position)
             position.speeds.append(round(bar.speed, 1))
-            criterion.end_epoch(lambda: scores_of(session, feeds["train"]))
+            criterion.end_epoch(lambda: session.scores(feeds["train"]))
             row = {"phase": phase.name, "epoch": epoch, "loss": loss}
             row |= validate(session, feeds.get("validation"), position.bests, epoch, loss)
             position.history.append(row)
@@ -163,7 +163,7 @@ def validate(session: Session, feed: Feed | None, bests: dict[str, Best], epoch:
         with session.holding(track):
             value = float(epoch) if config.select != "loss" else -loss
             if feed is not None:
-                scores = scores_of(session, feed)
+                scores = session.scores(feed)
                 found = mean_ap(scores, feed, empty=config.empty_classes)
                 if session.recorder is not None:
                     session.recorder.add_validation(scores, feed)
@@ -184,25 +184,19 @@ def finish(session: Session, classifier: Classifier, feeds: Feeds, position: Pos
         found: dict[str, Any] = {"best_epoch": best.epoch}
         for part in ("validation", "test"):
             if part in feeds:
-                scores = scores_of(session, feeds[part])
+                scores = session.scores(feeds[part])
                 found[f"{part}_mAP"] = mean_ap(scores, feeds[part], empty=config.empty_classes)
                 if config.flip_test and part == "test" and session.phase.name != "linear":
-                    scores = scores_of(session, feeds[part], flip=True)
+                    scores = session.scores(feeds[part], flip=True)
                     found["test_mAP_flip"] = mean_ap(scores, feeds[part], empty=config.empty_classes)
                 folder.save_scores(part, scores)
         result[track] = found
     if config.save_scores:
-        folder.save_scores("train", scores_of(session, feeds["train"]))
+        folder.save_scores("train", session.scores(feeds["train"]))
     result |= found
     weights = full_state(classifier)
     last = {**weights, **last}  # in the linear phase a head alone was trained
     return folder.finish(classifier, weights, position.bests[track].method, last, result, position.history)
-
-
-def scores_of(session: Session, feed: Feed, *, flip: bool = False) -> torch.Tensor:
-    """Probabilities of a split with the session's network as it is."""
-    size = session.config.eval_batch_size
-    return score(session.network, feed, session.fabric, batch_size=size, flip=flip, forward=session.forward)
 
 
 def tracks(config: TrainConfig) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from onelabel.models import Classifier
 from onelabel.system import say
 from onelabel.training.config import TrainConfig
 from onelabel.training.ema import Average
+from onelabel.training.evaluate import score
 from onelabel.training.feeds import Feed
 from onelabel.training.optim import Rates, classifier_optimizer, method_optimizers, schedule_table
 from onelabel.training.plan import Plan
@@ -144,6 +145,11 @@ class Session:
     def forward(self) -> Any:
         """The fastest form of the network for evaluation."""
         return self.fast if self.fast is not None and self.step.fast is not None else None
+
+    def scores(self, feed: Feed, *, flip: bool = False) -> Tensor:
+        """Probabilities of a split with the network as it is; `flip` averages those of the mirrored pictures."""
+        size = self.config.eval_batch_size
+        return score(self.network, feed, self.fabric, batch_size=size, flip=flip, forward=self.forward)
 
     @contextlib.contextmanager
     def holding(self, track: str) -> Iterator[None]:

@@ -11,7 +11,6 @@ from onelabel.contract import Method
 from onelabel.models import Classifier
 from onelabel.system import say
 from onelabel.training.config import TrainConfig
-from onelabel.training.evaluate import score, truth
 from onelabel.training.feeds import Feed
 from onelabel.training.files import explaining, read_tensors, write_tensors
 from onelabel.training.machine import TrainingError
@@ -29,7 +28,7 @@ def wants_student(config: TrainConfig, criterion: Method, feeds: dict[str, Feed]
     told = config.student == "on"
     if config.mode == "linear" and told:
         raise ValueError("student: 'on' needs a network to fine-tune; mode 'linear' trains a head alone")
-    asked = told or (config.student == "auto" and bool(getattr(criterion, "student", False)))
+    asked = told or (config.student == "auto" and criterion.student)
     if config.mode == "linear" or not asked:
         return False
     missing = _missing(feeds.get("validation"))
@@ -46,7 +45,7 @@ def _missing(feed: Feed | None) -> str:
     """What a student needs of the held-out rows and they lack."""
     if feed is None:
         return "a validation part, whose rows tell how sure the teacher may be"
-    if feed.true is None and not bool(((_observed(feed) > 0).sum(1) == 1).any()):
+    if feed.true is None and not bool(((feed.all_observed() > 0).sum(1) == 1).any()):
         return "validation rows with true labels, or with exactly one observed positive"
     return ""
 
@@ -92,18 +91,11 @@ class Start:
 def held_out_line(session: Session, feed: Feed) -> Line:
     """By true labels where the held-out rows have them, else by their observed ones."""
     logits = logits_of(session, feed)
-    true, clean = truth(feed)
-    if clean:
-        return fit_line(logits, true=true)
-    return fit_line(logits, observed=_observed(feed))
-
-
-def _observed(feed: Feed) -> Tensor:
-    return feed.observed.rows(torch.arange(feed.rows, device=feed.device))
+    if feed.true is not None:
+        return fit_line(logits, true=feed.true)
+    return fit_line(logits, observed=feed.all_observed())
 
 
 def logits_of(session: Session, feed: Feed) -> Tensor:
     """Logits of the mean probability over both flips, N×L."""
-    size = session.config.eval_batch_size
-    p = score(session.network, feed, session.fabric, batch_size=size, flip=True, forward=session.forward)
-    return torch.logit(p.float().clamp(1e-7, 1 - 1e-7))
+    return torch.logit(session.scores(feed, flip=True).float().clamp(1e-7, 1 - 1e-7))
