@@ -14,74 +14,14 @@ pictures for the others. Runs that have a row are not made again.
 from __future__ import annotations
 
 import argparse
-import fcntl
-import io
 import json
-import mmap
-import multiprocessing
 import os
-import shutil
+import statistics
 import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-_shared: Any = None  # the pictures, in memory that forked decoders share
-
-
-def _decode(task: tuple[str, int, int, int, int]) -> int:
-    from PIL import Image
-
-    path, first, last, start, size = task
-    with np.load(path) as shard:
-        blob, ends = shard["blob"], shard["ends"]
-    for i in range(first, last):
-        begin = 0 if i == 0 else ends[i - 1]
-        with Image.open(io.BytesIO(blob[begin : ends[i]].tobytes())) as image:
-            picture = image.convert("RGB")
-            if picture.size != (size, size):
-                picture = picture.resize((size, size), Image.Resampling.BILINEAR)
-            _shared[start + i] = np.asarray(picture)
-    return last - first
-
-
-def decode(folder: Path, rows: int, size: int, processes: int, into: np.ndarray) -> None:
-    """Every shard's pictures into a uint8 array rows×size×size×3 of shared memory."""
-    global _shared
-    files = sorted(folder.rglob("shard-*.npz"))
-    if not files:
-        raise SystemExit(f"--shards: no shard-*.npz in {folder}")
-    tasks: list[tuple[str, int, int, int, int]] = []
-    total = 0
-    for file in files:
-        with np.load(file) as shard:
-            start, count = int(shard["start"]), len(shard["ends"])
-        total = max(total, start + count)
-        tasks += [(str(file), i, min(i + 300, count), start, size) for i in range(0, count, 300)]
-    if total != rows:
-        raise SystemExit(f"--shards: {total} pictures, expected {rows} as in the labels")
-    _shared = into
-    began = time.perf_counter()
-    with multiprocessing.get_context("fork").Pool(processes) as pool:
-        done = sum(pool.imap_unordered(_decode, tasks))
-    print(f"decoded {done:,} pictures in {time.perf_counter() - began:.1f} s", flush=True)
-
-
-def load_shards(folder: Path, rows: int, size: int, processes: int, kept: Path | None) -> np.ndarray:
-    """The decoded pictures, from the file another process left, or decoded now (before CUDA starts: it forks)."""
-    shape, nbytes = (rows, size, size, 3), rows * size * size * 3
-    if kept is not None and (kept.exists() or shutil.disk_usage(kept.parent).free > nbytes * 1.05):
-        with open(f"{kept}.lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not kept.exists():
-                temporary = kept.with_name(f"{kept.name}.{os.getpid()}.tmp")
-                decode(folder, rows, size, processes, np.memmap(temporary, np.uint8, "w+", shape=shape))
-                temporary.replace(kept)
-        return np.memmap(kept, np.uint8, "r", shape=shape)
-    pictures = np.frombuffer(mmap.mmap(-1, nbytes), np.uint8).reshape(shape)
-    decode(folder, rows, size, processes, pictures)
-    return pictures
+from _voc import voc_splits
 
 
 def parse_runs(text: str) -> list[tuple[str, str, str, list[int]]]:
@@ -127,17 +67,13 @@ def arguments() -> argparse.Namespace:
 
 def main() -> None:
     began, args = time.perf_counter(), arguments()
-    with np.load(args.labels) as file:
-        names = tuple(str(c) for c in file["classes"])
-        true, test_true = file["train_true"], file["test_true"]
-        observed = file["train_observed_uniform1200"]
-    pictures = load_shards(args.shards, len(true) + len(test_true), args.size, args.processes, args.decoded)
+    splits = voc_splits(
+        args.shards, args.labels, size=args.size, processes=args.processes, decoded=args.decoded, limit=args.limit
+    )
 
     import torch
 
     from onelabel import bench
-    from onelabel.data import ArraySource, Dataset, Splits, split_rows
-    from onelabel.labels import Labels
     from onelabel.models import build_classifier
     from onelabel.training import Feed
     from onelabel.training.config import TrainConfig
@@ -165,21 +101,6 @@ def main() -> None:
     if args.reverse:
         plan.reverse()
 
-    def part(name: str, rows: np.ndarray, truth: np.ndarray, seen: np.ndarray, offset: int) -> Dataset:
-        rows = rows[: args.limit] if args.limit else rows
-        source = ArraySource(pictures[rows + offset])
-        return Dataset(f"voc2012/{name}", names, source, Labels.from_matrix(seen[rows], names), truth[rows])
-
-    first, held = split_rows(len(true), 0.2)
-    full, test_full = ((2 * matrix.astype(np.int8) - 1).astype(np.int8) for matrix in (true, test_true))
-    splits = Splits(
-        "voc2012",
-        part("train", first, true, observed, 0),
-        part("validation", held, true, full, 0),
-        part("test", np.arange(len(test_true)), test_true, test_full, len(true)),
-    )
-    print({name: len(p) for name, p in splits.parts.items()}, flush=True)
-
     machine = {
         "device": args.device,
         "eval_batch_size": args.eval_batch,
@@ -189,7 +110,9 @@ def main() -> None:
     }
     fabric = make_fabric(TrainConfig.make({"size": args.size, **machine}))
     feeds = {name: Feed(p, fabric.device, size=args.size) for name, p in splits.parts.items()}
-    classifier = build_classifier(len(names), backbone=args.backbone, weights=args.weights).to(fabric.device)
+    classifier = build_classifier(len(splits.class_names), backbone=args.backbone, weights=args.weights).to(
+        fabric.device
+    )
     print(bench.protocol(args.protocol), flush=True)
     tally = bench.run(
         plan,
@@ -219,7 +142,7 @@ def line(row: Any) -> str:
     return (
         f"{row.label:16s} {row.mode} {row.draw} seed {row.seed}  plain {row.test_map:.2f} "
         f"(epoch {row.best_epoch + 1})  averaged, flips {float('nan') if averaged is None else averaged:.2f}  "
-        f"{np.median(speeds) if speeds else 0:,.0f} img/s  {row.seconds:.0f} s"
+        f"{statistics.median(speeds) if speeds else 0:,.0f} img/s  {row.seconds:.0f} s"
     )
 
 
