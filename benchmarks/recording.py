@@ -23,7 +23,7 @@ from onelabel.contract import Method
 from onelabel.data import ArraySource, Dataset, Splits
 from onelabel.labels import Labels
 from onelabel.methods import method as make_method
-from onelabel.models import build_classifier
+from onelabel.models import Classifier, build_classifier
 from onelabel.training import Feed, TrainConfig
 from onelabel.training.machine import make_fabric
 from onelabel.training.recording import Recorder
@@ -41,10 +41,11 @@ def random_splits(rows: int, size: int, classes: int) -> Splits[Any]:
     return Splits("random", Dataset("random/train", names, ArraySource(pictures), labels, true))
 
 
-def session(splits: Splits[Any], feed: Feed, fabric: Any, config: TrainConfig, record: bool) -> Session:
+def session(
+    network: Classifier, splits: Splits[Any], feed: Feed, fabric: Any, config: TrainConfig, record: bool
+) -> Session:
     torch.manual_seed(0)
     made: Method = make_method(config.method).bind(splits.train.observed)
-    network = build_classifier(len(splits.class_names), backbone=config.backbone)
     phase = Phase("finetune", 1, config.batch_size or 1, 1e-5)
     recorder = Recorder(splits, fabric.device) if record else None
     ready = Session(network, made, feed, fabric, config, phase, recorder)
@@ -101,7 +102,8 @@ def main() -> None:
     splits = random_splits(rows, size, classes)
     fabric = make_fabric(config)
     feed = Feed(splits.train, fabric.device, size=size)
-    plain, recording = (session(splits, feed, fabric, config, record) for record in (False, True))
+    network = build_classifier(classes, backbone=backbone)  # of both: it is compiled once
+    plain, recording = (session(network, splits, feed, fabric, config, record) for record in (False, True))
     for which in (plain, recording):
         steps(which, count, args.device)
     ratios, one, two = [], [], []

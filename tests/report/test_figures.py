@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,10 @@ from onelabel.report.draw import draw, listed
 from onelabel.report.figures import FIGURES, entry
 from onelabel.report.figures.epochs import LIMITS, pooled_distance, quantiles, score_columns
 from onelabel.report.figures.outcomes import expected_share, pseudo_label_of, share_by_confidence
-from onelabel.report.figures.surface import filter_directions, loss_surface
+from onelabel.report.figures.surface import filter_directions, kept_surface, loss_surface, run_surface
 from onelabel.report.figures.sweeps import found_sweeps, observed_labels
+from onelabel.report.runs import read_runs
+from onelabel.report.sections import figure_sections
 
 scipy_stats = pytest.importorskip("scipy.stats")
 
@@ -253,13 +257,47 @@ def test_surface_of_a_linear_network_is_a_parabola() -> None:
     torch.testing.assert_close(network.weight, before)
 
 
-def test_landscape_of_runs(runs: list[Any]) -> None:
+@pytest.fixture
+def own_folders(run_folders: dict[str, Path], tmp_path: Path) -> list[Path]:
+    """Copies of the run folders of AN, EM and ROLE, to write into."""
+    return [Path(shutil.copytree(run_folders[name], tmp_path / name)) for name in ("an", "em", "role")]
+
+
+def test_landscape_of_runs(own_folders: list[Path]) -> None:
+    runs = read_runs(own_folders)
     fig = figures.landscape(runs[:2], rows=16, grid=3)
     assert [ax.get_title() for ax in fig.axes] == ["AN", "EM"]
     assert fig.axes[0].get_zlim() == fig.axes[1].get_zlim()
     with pytest.raises(ValueError, match="has memory; give loss='true'"):
-        figures.landscape([runs[3]], rows=8, grid=3)
-    assert figures.landscape([runs[3]], rows=8, grid=3, loss="true").axes
+        figures.landscape([runs[2]], rows=8, grid=3)
+    assert figures.landscape([runs[2]], rows=8, grid=3, loss="true").axes
+
+
+def test_a_landscape_is_kept_and_belongs_to_its_weights(own_folders: list[Path]) -> None:
+    an, em, _ = read_runs(own_folders)
+    with pytest.raises(ValueError, match="no landscape was computed yet"):
+        figures.landscape([an], kept=True)
+    steps, values = run_surface(an, rows=16, grid=3, span=0.5)
+    (an.path / "data.json").unlink()  # from now on nothing can be computed
+    again = run_surface(an, rows=16, grid=3, span=0.5)
+    np.testing.assert_array_equal(again[0], steps)
+    np.testing.assert_array_equal(again[1], values)
+    with pytest.raises(ValueError, match="its data are not there"):
+        run_surface(an, rows=16, grid=3, span=1.0)
+    run_surface(em, rows=16, grid=3, span=1.0)
+    with pytest.raises(ValueError, match="other settings than that of"):
+        figures.landscape([an, em], kept=True)
+    drawn = figures.landscape([an], kept=True).axes[0]
+    assert drawn.get_zlim()[1] == pytest.approx(values.max() - values.min())
+    assert list(drawn.get_xticks()) == [-0.5, 0, 0.5]
+    titles = [f["name"] for section in figure_sections([an]) for f in section["figures"]]
+    assert "landscape" in titles
+    weights = an.path / "weights-best.safetensors"
+    os.utime(weights, (weights.stat().st_atime, (an.path / "landscape.safetensors").stat().st_mtime + 5))
+    assert kept_surface(an.path) is None
+    (em.path / "landscape.safetensors").write_bytes(b"{")
+    with pytest.raises(ValueError, match="safetensors: not the landscape of a run"):
+        kept_surface(em.path)
 
 
 def test_gallery_shows_pictures_and_bars(runs: list[Any]) -> None:

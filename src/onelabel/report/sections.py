@@ -7,6 +7,7 @@ from typing import Any
 
 from onelabel.report import style
 from onelabel.report.figures import entry
+from onelabel.report.figures.surface import kept_surface
 from onelabel.report.runs import RunView
 
 Section = dict[str, Any]
@@ -37,6 +38,7 @@ LAYOUT: dict[str, list[tuple[str, dict[str, Any], str]]] = {
     ],
     "The losses themselves": [
         ("curves", {"what": "gradient", "epoch": "end"}, "How hard an entry pulls, by its logit, when training ends."),
+        ("landscape", {"kept": True}, "The loss around the weights of the best epoch, along two random directions."),
     ],
 }  # fmt: skip
 
@@ -52,6 +54,8 @@ def figure_sections(runs: Sequence[RunView]) -> list[Section]:
             chosen: Any = partial if about_unknown else runs
             if figure == "curves":
                 chosen = _drawable(runs)
+            elif figure == "landscape":  # only what somebody asked for: it takes long
+                chosen = [run for run in partial if kept_surface(run.path) is not None]
             item = draw(figure, chosen, settings, caption, key=f"{name}-{figure}")
             items += [item] if item else []
         if items:

@@ -40,7 +40,7 @@ def describe(fabric: Any) -> dict[str, Any]:
         "cpus": os.cpu_count(),
         "processes": fabric.world_size,
         "command": sys.argv,
-        "commit": _commit(),
+        "commit": os.environ.get("ONELABEL_COMMIT") or _commit(),  # told where a copy without its history runs
     }
 
 

@@ -1,8 +1,14 @@
-"""Loss landscapes with filter normalisation (EM Fig. 5a, 5b, after Li et al. 2018), from a run's weights and data."""
+"""Loss landscapes with filter normalisation (EM Fig. 5a, 5b, after Li et al. 2018), from a run's weights and data.
+
+What was computed stays in the run folder, `landscape.safetensors`, and is drawn again without weights or data.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,9 +22,12 @@ from onelabel.methods import method
 from onelabel.report import style
 from onelabel.report.figures.registry import figure
 from onelabel.report.runs import RunView, splits_of
-from onelabel.system import progress
+from onelabel.system import progress, reading
+from onelabel.training.files import read_tensors, write_tensors
+from onelabel.training.recording import SCHEMA, metadata
 
 Floats = NDArray[np.float64]
+FILE = "landscape.safetensors"
 
 
 def filter_directions(module: nn.Module, seed: int) -> list[Tensor]:
@@ -88,23 +97,54 @@ def run_surface(
     """A run's landscape on `rows` training examples: of its own loss, or of BCE with all true labels ("true").
 
     A loss that is not a function of logits and observed labels alone (ROLE's) has no landscape of its own: use "true".
+    Computed on a GPU where there is one, once: the run folder keeps the last.
     """
-    from onelabel.training import Feed, Run
-
     if loss not in ("own", "true"):
         raise ValueError(f"loss: {loss!r}, expected 'own' or 'true'")
+    asked: dict[str, Any] = {"rows": rows, "grid": grid, "span": float(span), "seed": seed, "loss": loss}
+    before = kept_surface(run.path)
+    if before is not None and before[2] == asked:
+        return before[:2]
+    found = _computed(run, data, **asked)
+    about = json.dumps({"schema_version": SCHEMA, "settings": asked})
+    with contextlib.suppress(OSError):  # a folder that cannot be written to is no reason not to draw
+        tensors = {name: torch.from_numpy(value) for name, value in zip(("steps", "values"), found, strict=True)}
+        write_tensors(run.path / FILE, tensors, {"onelabel": about})
+    return found
+
+
+def kept_surface(folder: Path) -> tuple[Floats, Floats, dict[str, Any]] | None:
+    """Steps, grid×grid losses and settings of the landscape in a run folder; None where none is of its weights."""
+    path, weights = folder / FILE, folder / "weights-best.safetensors"
+    if not path.is_file() or (weights.is_file() and weights.stat().st_mtime > path.stat().st_mtime):
+        return None
+    with reading(path, "the landscape of a run", remedy="delete it"):
+        about, found = dict(metadata(path)["settings"]), read_tensors(path)
+        steps, values = (found[name].numpy() for name in ("steps", "values"))
+        if steps.ndim != 1 or values.shape != (len(steps), len(steps)):
+            raise ValueError(f"{values.shape} losses at {steps.shape} steps")
+        return steps, values, about
+
+
+def _computed(
+    run: RunView, data: Any, *, rows: int, grid: int, span: float, seed: int, loss: str
+) -> tuple[Floats, Floats]:
+    from onelabel.training import Feed, Run
+
     splits = data if data is not None else splits_of(run)
     if splits is None:
         raise ValueError(f"{run.path}: its data are not there, and a landscape needs them; run it where they are")
     made = method(run.method, **run.config.hyper)
     if loss == "own" and not isinstance(made, ElementWise):
         raise ValueError(f"{run.path}: the loss of {run.method} has memory; give loss='true'")
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     chosen = np.sort(np.random.default_rng(seed).permutation(len(splits.train))[:rows])
-    feed = Feed(splits.train.take(chosen), torch.device("cpu"), size=run.config.size)
+    feed = Feed(splits.train.take(chosen), device, size=run.config.size)
     inputs = torch.cat(list(feed.batches(torch.arange(feed.rows), 64)))
-    observed = torch.from_numpy(run.labels["train"].observed[chosen])
+    observed = torch.from_numpy(run.labels["train"].observed[chosen]).to(device)
     true = None if feed.true is None else feed.true > 0
     made.begin_epoch((run.config.epochs or 1) - 1, run.config.epochs or 1)
+    made.to(device)
 
     def value(logits: Tensor) -> Tensor:
         if loss == "own":
@@ -113,8 +153,20 @@ def run_surface(
             raise ValueError(f"{run.path}: nobody knows its true labels")
         return torch.where(true, nll(logits), nll(-logits)).mean()
 
-    network = Run.load(run.path).classifier
+    network = Run.load(run.path).classifier.to(device)
     return loss_surface(network, inputs, value, grid=grid, span=span, seed=seed, title=run.label)
+
+
+def _kept(runs: Sequence[RunView]) -> list[tuple[Floats, Floats]]:
+    found = []
+    for run in runs:
+        surface = kept_surface(run.path)
+        if surface is None:
+            raise ValueError(f"{run.path}: no landscape was computed yet; onelabel figure landscape does")
+        found.append(surface)
+        if surface[2] != found[0][2]:
+            raise ValueError(f"{run.path}: its landscape was computed with other settings than that of {runs[0].path}")
+    return [surface[:2] for surface in found]
 
 
 @figure("runs", "EM 5a, EM 5b")
@@ -126,15 +178,18 @@ def landscape(
     span: float = 1.0,
     seed: int = 0,
     loss: str = "own",
+    kept: bool = False,
     data: Any = None,
 ) -> Any:
     """The loss around the weights that a run ended with, along two filter-normalised random directions; one z-axis.
 
-    Costs grid² evaluations of `rows` training examples a run.
+    Costs grid² evaluations of `rows` training examples a run; `kept` draws what the run folders keep, whatever it is.
     """
     from matplotlib.ticker import MaxNLocator
 
-    found = [run_surface(r, data=data, rows=rows, grid=grid, span=span, seed=seed, loss=loss) for r in runs[:3]]
+    settings: dict[str, Any] = {"rows": rows, "grid": grid, "span": span, "seed": seed, "loss": loss}
+    found = _kept(runs[:3]) if kept else [run_surface(r, data=data, **settings) for r in runs[:3]]
+    span = max(float(steps[-1]) for steps, _ in found)
     rises = [values - values.min() for _, values in found]
     top = max(float(rise.max()) for rise in rises)
     fig, axes = style.canvas(len(found), width=4.2, height=3.6, subplot_kw={"projection": "3d"})
