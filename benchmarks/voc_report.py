@@ -91,7 +91,7 @@ def main() -> None:
         classifier.head.reset_parameters()  # type: ignore[operator]
         settings = settings_from(RECIPES / f"{method}.toml", common, {"stop": STOP.get(method, "none")})
         made.append(args.runs / method)
-        run = train(splits, out=made[-1], model=classifier, feeds=feeds, fabric=fabric, **settings)
+        run = train(splits, out=made[-1], resume=True, model=classifier, feeds=feeds, fabric=fabric, **settings)
         speed = max(run.result["images_per_second"])
         test, best = run.result["test_mAP"], run.result["best_epoch"] + 1
         told(f"{method}: test mAP {test:.2f}, epoch {best} of {len(run.history)}, {speed:,.0f} img/s")

@@ -68,6 +68,20 @@ def _(folder: Path) -> None:
         assert set(folder.iterdir()) == outside
 
 
+def _landscape(folder: Path) -> None:
+    from onelabel.report.figures.surface import write_surface
+
+    settings = {"rows": 8, "grid": 3, "span": 1.0, "seed": 0, "loss": "own"}
+    write_surface(folder, np.linspace(-1, 1, 3), np.arange(9.0).reshape(3, 3), settings)
+
+
+@reader("landscape", "landscape.safetensors", make=_landscape)
+def _(folder: Path) -> None:
+    from onelabel.report.figures.surface import kept_surface
+
+    kept_surface(folder)
+
+
 def _recipe(folder: Path) -> None:
     (folder / "recipe.toml").write_text(
         'name = "x"\nmethod = "em"\nepochs = 3\n[train]\nlr = 1e-3\nmode = "linear"\n[hyper]\nalpha = 0.2\n'

@@ -106,11 +106,16 @@ def run_surface(
     if before is not None and before[2] == asked:
         return before[:2]
     found = _computed(run, data, **asked)
-    about = json.dumps({"schema_version": SCHEMA, "settings": asked})
     with contextlib.suppress(OSError):  # a folder that cannot be written to is no reason not to draw
-        tensors = {name: torch.from_numpy(value) for name, value in zip(("steps", "values"), found, strict=True)}
-        write_tensors(run.path / FILE, tensors, {"onelabel": about})
+        write_surface(run.path, *found, asked)
     return found
+
+
+def write_surface(folder: Path, steps: Floats, values: Floats, settings: dict[str, Any]) -> None:
+    """Keep a landscape in a run folder."""
+    about = json.dumps({"schema_version": SCHEMA, "settings": settings})
+    tensors = {"steps": torch.from_numpy(steps), "values": torch.from_numpy(values)}
+    write_tensors(folder / FILE, tensors, {"onelabel": about})
 
 
 def kept_surface(folder: Path) -> tuple[Floats, Floats, dict[str, Any]] | None:
@@ -157,6 +162,14 @@ def _computed(
     return loss_surface(network, inputs, value, grid=grid, span=span, seed=seed, title=run.label)
 
 
+def _rise(values: Floats) -> Floats:
+    """Above the least; where the loss overflowed, the highest that did not."""
+    finite = np.isfinite(values)
+    if not finite.any():
+        raise ValueError("a landscape without a finite loss")
+    return np.asarray(np.where(finite, values, values[finite].max()) - values[finite].min(), np.float64)
+
+
 def _kept(runs: Sequence[RunView]) -> list[tuple[Floats, Floats]]:
     found = []
     for run in runs:
@@ -190,7 +203,7 @@ def landscape(
     settings: dict[str, Any] = {"rows": rows, "grid": grid, "span": span, "seed": seed, "loss": loss}
     found = _kept(runs[:3]) if kept else [run_surface(r, data=data, **settings) for r in runs[:3]]
     span = max(float(steps[-1]) for steps, _ in found)
-    rises = [values - values.min() for _, values in found]
+    rises = [_rise(values) for _, values in found]
     top = max(float(rise.max()) for rise in rises)
     fig, axes = style.canvas(len(found), width=4.2, height=3.6, subplot_kw={"projection": "3d"})
     for ax, run, (steps, _), rise in zip(np.atleast_1d(axes).flat, runs, found, rises, strict=False):
