@@ -107,6 +107,7 @@ def main() -> None:
         "compile": args.compile,
         "compile_mode": args.compile_mode,
         "cuda_graph": args.cuda_graph,
+        "save_scores": False,  # the training set's too: a fine-tuning's rows do without
     }
     fabric = make_fabric(TrainConfig.make({"size": args.size, **machine}))
     feeds = {name: Feed(p, fabric.device, size=args.size) for name, p in splits.parts.items()}
@@ -114,6 +115,12 @@ def main() -> None:
         fabric.device
     )
     print(bench.protocol(args.protocol), flush=True)
+
+    def told(row: Any) -> None:
+        print(line(row), flush=True)
+        if args.gather is not None:  # each time: the machine may be taken away before the last
+            bench.gather(args.out, args.gather)
+
     tally = bench.run(
         plan,
         splits,
@@ -126,10 +133,8 @@ def main() -> None:
         device=str(torch.device(fabric.device)),
         seconds=args.seconds - (time.perf_counter() - began),
         retry=args.retry,
-        told=lambda row: print(line(row), flush=True),
+        told=told,
     )
-    if args.gather is not None:
-        bench.gather(args.out, args.gather)
     print(f"{tally}; {time.perf_counter() - began:.0f} s", flush=True)
 
 
@@ -139,10 +144,12 @@ def line(row: Any) -> str:
         return f"{row.label:16s} {row.mode} seed {row.seed}  FAILED {row.error}"
     speeds = row.extra.get("images_per_second", [])
     averaged = row.test_map_averaged_flip
+    spent = ", ".join(f"{name} {seconds:.1f}" for name, seconds in row.extra.get("seconds", {}).items())
     return (
         f"{row.label:16s} {row.mode} {row.draw} seed {row.seed}  plain {row.test_map:.2f} "
         f"(epoch {row.best_epoch + 1})  averaged, flips {float('nan') if averaged is None else averaged:.2f}  "
-        f"{statistics.median(speeds) if speeds else 0:,.0f} img/s  {row.seconds:.0f} s"
+        f"{statistics.median(speeds) if speeds else 0:,.0f} img/s  "
+        f"{len(speeds)} epochs in {row.seconds:.1f} s ({spent})"
     )
 
 

@@ -120,6 +120,9 @@ def test_probes_and_training_alone_agree_on_what_they_are_told(tmp_path: Path, s
         assert np.isclose(100 * np.mean(row.test_ap), row.test_map)
         assert row.hardware
         assert row.versions["torch"]
+        spent = b[run_id].extra["seconds"]
+        assert set(spent) == {"preparing", "updates", "scoring and the rest", "measuring"}
+        assert 0 < spent["updates"] <= sum(spent.values()) <= b[run_id].seconds + 0.05
 
 
 def test_rows_say_what_is_needed_to_repeat_them(tmp_path: Path, splits: Any) -> None:

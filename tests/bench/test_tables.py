@@ -184,7 +184,10 @@ def test_old_results_are_imported_under_the_identity_of_new_ones() -> None:
 
     old = Path(bench.__file__).parents[3] / "docs" / "results" / "voc-finetune-h200.json"
     rows = voc_finetune_rows(old, commit="4f21648", hardware="NVIDIA H200", versions={})
-    (gr,) = bench.make_plan("voc2012", ["gr"], modes=["finetune"], seeds=[2])
+    (gr,) = bench.make_plan("voc2012", ["gr"], modes=["finetune"], seeds=[2], settings={"stop": "none"})
     (row,) = [r for r in rows if r.run_id == gr.run_id]
     assert round(row.test_map or 0, 2) == 87.81
     assert row.plan == "imported"
+    cell = tables.pick(rows, "voc2012", "gr", "finetune")  # stopping early would have changed none of them
+    assert cell is not None
+    assert len(cell.rows) == 3

@@ -15,6 +15,7 @@ from training_workers import SMALL, scenes
 
 import onelabel
 from onelabel.data import FeatureDataset, Splits
+from onelabel.metrics import mean_average_precision
 from onelabel.models import Classifier, build_classifier
 from onelabel.training import TrainConfig, train
 from onelabel.training.ema import Average
@@ -246,5 +247,9 @@ def test_flip_test_averages_both_ways() -> None:
     with torch.no_grad():
         pictures = torch.from_numpy(data.test.source.images)
         model = run.classifier.eval()
-        expected = (torch.sigmoid(model(pictures)) + torch.sigmoid(model(pictures.flip(2)))) / 2
+        plain = torch.sigmoid(model(pictures))
+        expected = (plain + torch.sigmoid(model(pictures.flip(2)))) / 2
     np.testing.assert_allclose(run.scores["test"], expected.numpy(), atol=1e-6)
+    for name, scores in (("test_mAP", plain), ("test_mAP_flip", expected)):
+        true = torch.from_numpy(data.test.true)
+        assert run.result[name] == pytest.approx(100 * float(mean_average_precision(scores, true)), abs=1e-4)

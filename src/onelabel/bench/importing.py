@@ -14,13 +14,14 @@ def voc_finetune_rows(path: str | Path, *, commit: str, hardware: str, versions:
     """The runs of an old results file as rows with the identity the bench gives such a run, marked as imported.
 
     Its settings were those of the protocol "onelabel" and the recipes (batch 8, lr 1e-5, head 10×, EMA .998, 10 epochs,
-    GR 8); it kept no per-class AP.
+    GR 8) but for early stopping, of which it had none; it kept no per-class AP.
     """
     source = Path(path)
     whole = json.loads(source.read_text(encoding="utf-8"))
     rows = []
     for run in whole["runs"]:
-        (planned,) = make_plan("voc2012", [run["method"]], modes=["finetune"], seeds=[run["seed"]])
+        which: dict[str, Any] = {"modes": ["finetune"], "seeds": [run["seed"]], "settings": {"stop": "none"}}
+        (planned,) = make_plan("voc2012", [run["method"]], **which)
         asked = {"batch": "batch_size", "lr": "lr", "head_lr_scale": "head_lr_scale", "ema": "ema", "size": "size"}
         for theirs, ours in asked.items():
             if float(whole["settings"][theirs]) != float(planned.settings[ours]):

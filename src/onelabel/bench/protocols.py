@@ -17,7 +17,8 @@ class Protocol:
     Attributes:
         draw: which labels are observed. split: how validation is held out.
         search: modes in which learning rate and batch size are searched on validation; elsewhere the recipe's hold.
-        runs: how many seeds the paper averages. stop: rule of early stopping (`training.stopping`).
+        runs: how many seeds the paper averages. stop: rule of early stopping (`training.stopping`), a number for so
+            many epochs of patience.
         head_lr_scale: the head's learning rate relative to the backbone's when fine-tuning.
         ema, flip_test: whether averaged weights and mirrored test pictures are measured beside the plain ones.
     """
@@ -33,7 +34,7 @@ class Protocol:
     epochs_linearinit: int = 5
     selection: str = "best epoch and settings by validation mAP"
     search: tuple[str, ...] = ("linear",)
-    stop: str = "none"
+    stop: str | int = "none"
     runs: int = 3
     drop_last: bool = False
     head_lr_scale: float = 1.0
@@ -59,6 +60,13 @@ class Protocol:
             "flip_test": self.flip_test,
         }
 
+    @property
+    def _stopping(self) -> str:
+        if isinstance(self.stop, str):
+            return self.stop
+        weights = "the averaged weights'" if self.ema else "the weights'"
+        return f"(not linear) after {self.stop} epochs in which {weights} validation mAP has not improved"
+
     def __str__(self) -> str:
         last = "dropped" if self.drop_last else "kept"
         searched = f"lr and batch searched ({', '.join(self.search)})" if self.search else "lr and batch of the recipe"
@@ -66,7 +74,7 @@ class Protocol:
             f"protocol {self.name} ({self.source}): labels {self.draw}; split {self.split}",
             f"{self.backbone}, {self.size} px; epochs {self.epochs_linear} linear, {self.epochs_finetune} fine-tuned, "
             f"{self.epochs_linearinit} after linear initialisation",
-            f"{self.selection}; {searched}; early stopping {self.stop}; {self.runs} runs",
+            f"{self.selection}; {searched}; early stopping {self._stopping}; {self.runs} runs",
             f"last incomplete batch {last}; head at {self.head_lr_scale:g}× the backbone's rate",
         ]
         if self.ema or self.flip_test:
@@ -95,11 +103,12 @@ PROTOCOLS: Mapping[str, Protocol] = {
             "onelabel",
             "this project",
             epochs_linearinit=10,
+            stop=2,
             head_lr_scale=10.0,
             ema=0.998,
             flip_test=True,
             notes="linear: lr and batch by mean validation mAP over seeds, hyperparameters of the recipe; fine-tuned: "
-            "all of the recipe, no early stopping",
+            "all of the recipe",
         ),
     )
 }

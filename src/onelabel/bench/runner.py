@@ -185,18 +185,26 @@ def _alone(planned: Planned, context: _Context) -> Row:
     try:
         splits, feeds = context.data(planned)
         trainer = context.trainers.get(planned.method, train)
+        model = context.fresh_model(planned.seed)
+        ready = time.perf_counter()
         made = trainer(
             splits,
             method=planned.method,
             hyper=dict(planned.hyper),
             feeds=feeds,
             fabric=context.fabric,
-            model=context.fresh_model(planned.seed),
+            model=model,
             seed=planned.seed,
             **{**planned.settings, **context.settings},
         )
+        trained = time.perf_counter()
         parts = {name: len(part) for name, part in splits.parts.items()}
-        row = planned.row(**measure.of_run(made, splits), started=started, rows=parts)
+        numbers = measure.of_run(made, splits)
+        updates = sum(parts["train"] / speed for speed in numbers["extra"]["images_per_second"])
+        spent = {"preparing": ready - clock, "updates": updates, "scoring and the rest": trained - ready - updates}
+        spent |= {"measuring": time.perf_counter() - trained}
+        numbers["extra"]["seconds"] = {name: round(value, 2) for name, value in spent.items()}
+        row = planned.row(**numbers, started=started, rows=parts)
     except Exception as error:  # any failure of one run must leave the others
         row = _failed(planned, error, started, None)
     made = feeds = None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from onelabel.bench.patience import as_stopped
 from onelabel.bench.protocols import protocol
 from onelabel.bench.published import COLUMNS, Number, published
 from onelabel.bench.recipe import recipe
@@ -71,7 +72,10 @@ def candidates(
     rows: Sequence[Row], dataset: str, name: str, mode: str, *, rules: str = "onelabel", draw: str = "uniform1200",
     backbone: str | None = None,
 ) -> list[Row]:  # fmt: skip
-    """The runs of a method with its recipe's settings under a protocol, whatever was searched."""
+    """The runs of a method with its recipe's settings under a protocol, whatever was searched.
+
+    A run without early stopping counts where the protocol's rule would have kept the same epochs.
+    """
     mine = [r for r in rows if (r.dataset, r.label, r.mode, r.protocol, r.draw) == (dataset, name, mode, rules, draw)]
     mine = [r for r in mine if r.fraction == 1 and backbone in (None, r.settings.get("backbone", "resnet50"))]
     try:
@@ -82,6 +86,7 @@ def candidates(
     free |= {"backbone"} if backbone else set()
     free |= {"backbone", "size"} if dataset not in COLUMNS else set()  # a protocol's network is for the papers' data
     fixed = _without(wanted.settings, free)
+    mine = [as_stopped(r, fixed.get("stop", "none")) for r in mine]
     return [r for r in mine if dict(r.hyper) == wanted.hyper and _without(r.settings, free) == fixed]
 
 
@@ -109,6 +114,8 @@ def place_notes(cells: Sequence[Cell | None], found: Found) -> tuple[str, ...]:
         notes += [f"{what}: {'; '.join(values)}"] if values else []
     commits = sorted({row.commit[:7] + ("+" if row.commit.endswith("+") else "") for row in rows if row.commit})
     notes += [f"commit {', '.join(commits)} (+: with uncommitted changes)"] if commits else []
+    whole = sum(bool(row.extra.get("made_without_stopping")) for row in rows)
+    notes += [f"{whole} runs made without early stopping, which would have kept the same epochs"] if whole else []
     notes += [f"unreadable result {file}: {why}" for file, why in found.unreadable.items()]
     return tuple(notes)
 

@@ -19,11 +19,18 @@ from onelabel.training.machine import all_parts
 Forward = Callable[..., tuple[Tensor, Tensor]]
 
 
-@torch.no_grad()
 def score(
     module: nn.Module, feed: Feed, fabric: Any, *, batch_size: int, flip: bool = False, forward: Forward | None = None
 ) -> Tensor:
-    """Probabilities N×L of a split in its own order, in eval mode; `flip` averages those of the mirrored pictures.
+    """Probabilities N×L of a split in its own order, in eval mode; `flip` averages those of the mirrored pictures."""
+    return score_flips(module, feed, fabric, batch_size=batch_size, flip=flip, forward=forward)[-1]
+
+
+@torch.no_grad()
+def score_flips(
+    module: nn.Module, feed: Feed, fabric: Any, *, batch_size: int, flip: bool = True, forward: Forward | None = None
+) -> tuple[Tensor, ...]:
+    """Probabilities N×L of the pictures and, with `flip`, also averaged with those of the mirrored ones, in one pass.
 
     Every process scores its share of the rows and gets all of them back. Batches are padded to one shape, so that a
     compiled `forward` is compiled once.
@@ -34,17 +41,19 @@ def score(
     size = min(batch_size, share)
     wanted = torch.cat([wanted, wanted[-1:].expand(-share % size)])
     module.eval()
-    parts = []
+    parts: tuple[list[Tensor], ...] = ([], []) if flip else ([],)
     try:
         for inputs in feed.batches(wanted, size):
             with fabric.autocast():
                 probabilities = torch.sigmoid(call(inputs)[0].float())
+                parts[0].append(probabilities)
                 if flip and inputs.ndim == 4:
                     probabilities = (probabilities + torch.sigmoid(call(inputs.flip(2))[0].float())) / 2
-            parts.append(probabilities)
+            if flip:
+                parts[1].append(probabilities)
     finally:
         module.train(was)
-    return _everything(torch.cat(parts)[:share], feed.rows, fabric)
+    return tuple(_everything(torch.cat(each)[:share], feed.rows, fabric) for each in parts)
 
 
 def truth(feed: Feed) -> tuple[Tensor, bool]:

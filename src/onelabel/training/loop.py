@@ -184,12 +184,11 @@ def finish(session: Session, classifier: Classifier, feeds: Feeds, position: Pos
         found: dict[str, Any] = {"best_epoch": best.epoch}
         for part in ("validation", "test"):
             if part in feeds:
-                scores = session.scores(feeds[part])
-                found[f"{part}_mAP"] = mean_ap(scores, feeds[part], empty=config.empty_classes)
-                if config.flip_test and part == "test" and session.phase.name != "linear":
-                    scores = session.scores(feeds[part], flip=True)
-                    found["test_mAP_flip"] = mean_ap(scores, feeds[part], empty=config.empty_classes)
-                folder.save_scores(part, scores)
+                flip = config.flip_test and part == "test" and session.phase.name != "linear"
+                scores = session.scores_flips(feeds[part], flip=flip)
+                for suffix, each in zip(("", "_flip"), scores, strict=False):
+                    found[f"{part}_mAP{suffix}"] = mean_ap(each, feeds[part], empty=config.empty_classes)
+                folder.save_scores(part, scores[-1])
         result[track] = found
     if config.save_scores:
         folder.save_scores("train", session.scores(feeds["train"]))

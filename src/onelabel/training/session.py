@@ -16,7 +16,7 @@ from onelabel.models import Classifier
 from onelabel.system import say
 from onelabel.training.config import TrainConfig
 from onelabel.training.ema import Average
-from onelabel.training.evaluate import score
+from onelabel.training.evaluate import score_flips
 from onelabel.training.feeds import Feed
 from onelabel.training.optim import Rates, classifier_optimizer, method_optimizers, schedule_table
 from onelabel.training.plan import Plan
@@ -148,8 +148,12 @@ class Session:
 
     def scores(self, feed: Feed, *, flip: bool = False) -> Tensor:
         """Probabilities of a split with the network as it is; `flip` averages those of the mirrored pictures."""
+        return self.scores_flips(feed, flip=flip)[-1]
+
+    def scores_flips(self, feed: Feed, *, flip: bool = True) -> tuple[Tensor, ...]:
+        """Those of the pictures and, with `flip`, also those averaged with the mirrored ones', in one pass."""
         size = self.config.eval_batch_size
-        return score(self.network, feed, self.fabric, batch_size=size, flip=flip, forward=self.forward)
+        return score_flips(self.network, feed, self.fabric, batch_size=size, flip=flip, forward=self.forward)
 
     @contextlib.contextmanager
     def holding(self, track: str) -> Iterator[None]:
