@@ -18,9 +18,10 @@ import numpy as np
 import torch
 from _recovery_cases import CASES, draws_of, held_out_scores
 
+from onelabel.losses.calibrate import fit_calibration
+from onelabel.losses.sample import draw_sample
 from onelabel.metrics import label_recovery_ap, mean_average_precision
 from onelabel.probes import ProbeSpec
-from onelabel.recovery.calibrate import draw_sample, fit_calibration
 from onelabel.recovery.choice import expected_f1, naming_likelihood
 from onelabel.recovery.folds import ArrayScores
 

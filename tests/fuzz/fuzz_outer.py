@@ -129,7 +129,8 @@ def _(folder: Path) -> None:
 
 def _calibrated(folder: Path) -> None:
     from onelabel.labels import drop_labels
-    from onelabel.recovery.calibrate import draw_sample, fit_calibration
+    from onelabel.losses.calibrate import fit_calibration
+    from onelabel.losses.sample import draw_sample
     from onelabel.recovery.carried import FILE, Carried
     from onelabel.recovery.folds import ArrayScores
     from onelabel.system import atomic_write

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import onelabel
-from onelabel.losses.draw import draw_log_likelihood, posterior
+from onelabel.losses.draw import draw_log_likelihood, log_any, posterior
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 ROWS = {
@@ -174,3 +174,26 @@ def test_the_posterior_leaves_the_graph_and_the_logits_alone() -> None:
         q = posterior(g, torch.tensor([[1, 0, 0, 0], [0, 0, 1, -1]]))
     assert not q.requires_grad
     assert g.grad is None
+
+
+@pytest.mark.parametrize("exact", [8, 16])
+def test_many_classes_by_their_likeliest(exact: int) -> None:
+    """Beyond twice `exact` classes the unlikely ones enter by their sum: close to all of them one by one."""
+    g = 2 * torch.randn(200, 60, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) - 5
+    observed = torch.zeros(200, 60, dtype=torch.int8)
+    observed[torch.arange(200), torch.arange(200) % 60] = 1
+    observed[8:50, 7] = -1
+    off = (posterior(g, observed, exact=exact) - posterior(g, observed)).abs().max()
+    assert 0 < off < {8: 2e-3, 16: 2e-4}[exact]
+    off = (draw_log_likelihood(g, observed, exact=exact) - draw_log_likelihood(g, observed)).abs().max()
+    assert 0 < off < {8: 6e-3, 16: 2e-3}[exact]
+    few, named = g[:, : 2 * exact], observed[:, : 2 * exact]
+    assert torch.equal(posterior(few, named, exact=exact), posterior(few, named))
+
+
+def test_any_label_at_all() -> None:
+    g = torch.tensor([[-40.0, -50.0], [-1.0, 2.0], [60.0, -60.0]], dtype=torch.float64)
+    want = exact([math.log(math.exp(-40) + math.exp(-50)), 0.0, 0.0])
+    p = torch.sigmoid(g[1])
+    want[1] = torch.log(1 - (1 - p).prod())
+    torch.testing.assert_close(log_any(g), want, rtol=1e-12, atol=1e-15)

@@ -13,10 +13,10 @@ import pytest
 import torch
 
 from onelabel.labels import Labels, drop_labels
+from onelabel.losses.calibrate import Calibration
 from onelabel.metrics import calibration_error
 from onelabel.models import build_classifier
 from onelabel.recovery import export_run, predict
-from onelabel.recovery.calibrate import Calibration
 from onelabel.recovery.carried import FILE, Carried, calibrate_run, calibration_of, digest
 from onelabel.recovery.command import _carry
 from onelabel.recovery.inputs import Inputs

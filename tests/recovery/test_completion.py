@@ -213,7 +213,8 @@ def test_refusals(tmp_path: Path) -> None:
 
 
 def test_auto_takes_what_separates_the_unknown() -> None:
-    from onelabel.recovery.calibrate import draw_sample, fit_calibration
+    from onelabel.losses.calibrate import fit_calibration
+    from onelabel.losses.sample import draw_sample
     from onelabel.recovery.choice import best_for_recovery, expected_f1, naming_likelihood
     from onelabel.recovery.folds import CrossFit
 

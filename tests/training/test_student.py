@@ -1,4 +1,4 @@
-"""Teacher and student: the line, the targets, the loss, and a run through all three phases, cut in each of them."""
+"""Teacher and student: the targets, the loss, and a run through all three phases, cut in each of them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from training_workers import SMALL, scenes
 
 import onelabel
 from onelabel.labels import Labels
+from onelabel.losses.calibrate import Calibration
 from onelabel.training import Run, TrainConfig, TrainingError, train
 from onelabel.training.feeds import Feed
 from onelabel.training.step import Step
-from onelabel.training.student import Line, Student, fit_line, targets
+from onelabel.training.student import Student, targets
 from onelabel.training.teaching import HEAD, Start, wants_student
 
 TINY = {**SMALL, "epochs": 2, "linear_epochs": 2, "linear_batch_size": 16, "checkpoint_steps": 2, "ema": 0.9}
@@ -33,7 +34,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONELABEL_QUIET", "1")
 
 
-# -- the line -------------------------------------------------------------------------------------------------------
+# -- the targets ----------------------------------------------------------------------------------------------------
 
 
 def simulated(rows: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor, float, Tensor]:
@@ -49,74 +50,17 @@ def simulated(rows: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor, float, 
     return s, true, observed, slope, intercept
 
 
-def test_a_line_from_true_labels() -> None:
-    rng = torch.Generator().manual_seed(1)
-    slope, intercept = 0.6, torch.linspace(-3, 1, 6)
-    s = 3 * torch.randn(20_000, 6, generator=rng) + 1
-    true = (torch.rand(s.shape, generator=rng) < torch.sigmoid(slope * s + intercept)).to(torch.uint8)
-    line = fit_line(s, true=true)
-    assert line.slope == pytest.approx(slope, abs=0.02)
-    torch.testing.assert_close(line.intercept, intercept, rtol=0, atol=0.12)
-    assert line.k == pytest.approx(true.sum(1).float().mean().item(), rel=1e-6)
-    torch.testing.assert_close(line(s), s * line.slope + line.intercept)
-
-
-def test_a_line_from_one_draw_a_row() -> None:
-    s, true, observed, slope, intercept = simulated(20_000)
-    line = fit_line(s, observed=observed)
-    assert line.k == pytest.approx(true.sum(1).float().mean().item(), abs=0.12)
-    assert line.slope == pytest.approx(slope, abs=0.05)
-    torch.testing.assert_close(line.intercept, intercept, rtol=0, atol=0.3)
-    assert abs(line.k - 1) > 1, "one label a row, as observed, would be far off"
-
-
-def test_rows_that_say_nothing_of_a_draw_do_not_count() -> None:
-    s, _, observed, _, _ = simulated(500)
-    more = torch.zeros(100, 8, dtype=torch.int8)
-    more[:50, :2] = 1
-    both = fit_line(torch.cat([s, torch.randn(100, 8)]), observed=torch.cat([observed, more]))
-    alone = fit_line(s, observed=observed)
-    assert (both.slope, both.k) == (alone.slope, alone.k)
-
-
-def test_a_line_needs_labels_of_one_kind() -> None:
-    s, true, observed, _, _ = simulated(20)
-    for given in ({}, {"true": true, "observed": observed}):
-        with pytest.raises(ValueError, match="true or observed labels of the held-out rows, one of them"):
-            fit_line(s, **given)
-    with pytest.raises(ValueError, match="no held-out row has exactly one observed positive"):
-        fit_line(s, observed=torch.zeros_like(observed))
-
-
-@pytest.mark.parametrize("what", ["constant logits", "a class nobody has", "one class", "separable"])
-def test_a_line_is_finite(what: str) -> None:
-    s, true, observed, _, _ = simulated(200)
-    if what == "constant logits":
-        s = torch.full_like(s, 0.5)
-    if what == "a class nobody has":
-        true[:, 0], observed[:, 0] = 0, 0
-    if what == "one class":
-        s, true, observed = s[:, :1], true[:, :1], torch.ones(len(s), 1, dtype=torch.int8)
-    if what == "separable":
-        s = true.float() * 20 - 10
-    for given in ({"true": true}, {"observed": observed}):
-        line = fit_line(s, **given)
-        assert math.isfinite(line.slope)
-        assert line.slope > 0
-        assert line.intercept.isfinite().all()
-        assert 0 <= line.k <= s.shape[1]
-
-
-# -- the targets ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("k", [1.5, 2.5, 6.0])
 @pytest.mark.parametrize("rows_at_a_time", [64, 65_536])
 def test_targets(k: float, rows_at_a_time: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("onelabel.training.student.ROWS", rows_at_a_time)
     s, _, observed, slope, intercept = simulated(300)
     observed[::3, 0] = torch.where(observed[::3, 0] == 0, -1, 1).to(torch.int8)
-    q = targets(Line(slope, intercept, k), s, Labels.from_matrix(observed.numpy()).on("cpu"))
+    q = targets(
+        Calibration(np.array([slope]), np.zeros(0), intercept.numpy(), k),
+        s,
+        Labels.from_matrix(observed.numpy()).on("cpu"),
+    )
     assert q.sum(1).mean().item() == pytest.approx(k, abs=1e-4)
     assert (q[observed > 0] == 1).all()
     assert (q[observed < 0] == 0).all()

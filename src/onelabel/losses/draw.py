@@ -12,8 +12,10 @@ from torch import Tensor
 from onelabel.contract import Batch, Hyper, Method, register
 from onelabel.losses.curves import entropy, nll, unified
 
+Rule = tuple[tuple[float, float], ...]
 
-def _rule(n: int) -> tuple[tuple[float, float], ...]:
+
+def _rule(n: int) -> Rule:
     nodes, weights = np.polynomial.legendre.leggauss(n)
     return tuple(((1 - float(t)) / 2, math.log(float(w) / 2)) for t, w in zip(nodes, weights, strict=True))
 
@@ -23,7 +25,7 @@ def _rule(n: int) -> tuple[tuple[float, float], ...]:
 RULES = tuple(_rule(n) for n in range(1, 33))
 
 
-def draw_log_likelihood(logits: Tensor, observed: Tensor) -> Tensor:
+def draw_log_likelihood(logits: Tensor, observed: Tensor, *, exact: int | None = None) -> Tensor:
     """log P(observed | x) of every row, …×B, where y_l ~ Bernoulli(σ(logit_l)) are independent given x.
 
     A row with one positive o had it drawn evenly from its R+1 positives:
@@ -31,24 +33,59 @@ def draw_log_likelihood(logits: Tensor, observed: Tensor) -> Tensor:
         P(o | x) = p_o·E[1/(1+R)],   E[1/(1+R)] = ∫₀¹ Π_{l unknown} (1 − p_l + p_l·t) dt.
 
     Several positives, or none, say that they are present and nothing of a draw. Known negatives are absent.
-    Its derivative by a logit is P(y_l=1 | x, observed) − p_l, so autograd gives the posterior too: :func:`posterior`.
+    Its derivative by a logit is P(y_l=1 | x, observed) − p_l: :func:`posterior`.
+
+    Args:
+        exact: of more than 2·exact classes only a row's `exact` likeliest enter one by one, the others by their sum,
+            log(1−p+p·t) ≈ −p·(1−t), off by p²/2 at most: for thousands of classes, of which few are likely.
     """
     positive, negative = observed > 0, observed < 0
     known = -unified(observed, positive=nll(logits), unknown=torch.zeros_like(logits), negative=nll(-logits)).sum(-1)
     p = torch.sigmoid(logits).masked_fill(positive | negative, 0.0)
-    rule = RULES[min((logits.shape[-1] + 1) // 2, len(RULES)) - 1]
-    terms = [torch.log1p(p * -missed).sum(-1) + weight for missed, weight in rule]  # 1−p+p·t = 1−p·(1−t)
-    drawn = torch.logsumexp(torch.stack(terms, -1), -1)
+    drawn = torch.logsumexp(_at_nodes(p, exact)[0], -1)
     return known + drawn.masked_fill(positive.sum(-1) != 1, 0.0)
 
 
-def posterior(logits: Tensor, observed: Tensor) -> Tensor:
-    """P(y_l=1 | x, observed) of every entry: 1 and 0 where it is known."""
-    with torch.enable_grad():
-        z = logits.detach().requires_grad_()
-        (gradient,) = torch.autograd.grad(draw_log_likelihood(z, observed).sum(), z)
-    q = (torch.sigmoid(logits.detach()) + gradient).clamp(0, 1)
-    return torch.where(observed > 0, torch.ones_like(q), torch.where(observed < 0, torch.zeros_like(q), q))
+@torch.no_grad()
+def posterior(logits: Tensor, observed: Tensor, *, exact: int | None = None) -> Tensor:
+    """P(y_l=1 | x, observed) of every entry: 1 and 0 where it is known.
+
+    q_l = p_l·Σ_t W_t·t/(1−p_l+p_l·t), with W the share of each node t in the integral of :func:`draw_log_likelihood`,
+    which explains `exact`. Rows without a draw keep p.
+    """
+    z = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
+    p = torch.sigmoid(z)
+    unknown = p.masked_fill(observed != 0, 0.0)
+    terms, rule, top, at = _at_nodes(unknown, exact)
+    nodes = torch.softmax(terms, -1) * terms.new_tensor([1 - missed for missed, _ in rule])
+    share = torch.zeros_like(top)
+    for i, (missed, _) in enumerate(rule):
+        share += nodes[..., i, None] / (1 - top * missed)
+    q = top * share
+    if at is not None:
+        rest = unknown * nodes.sum(-1, keepdim=True)
+        q = (rest / (rest + 1 - unknown)).scatter(-1, at, q)
+    q = torch.where((observed > 0).sum(-1, keepdim=True) == 1, q.clamp(max=1), unknown)
+    return torch.where(observed > 0, 1.0, q).to(logits.dtype)
+
+
+def log_any(logits: Tensor) -> Tensor:
+    """log P(a row has any label at all) = log(1 − Π(1−p_l)), …×B."""
+    none = -nll(-logits).sum(-1)
+    return torch.log(-torch.expm1(none.clamp(max=-torch.finfo(none.dtype).tiny)))
+
+
+def _at_nodes(p: Tensor, exact: int | None) -> tuple[Tensor, Rule, Tensor, Tensor | None]:
+    """log(weight·Π(1−p+p·t)) at every node, …×B×T, by a rule; the entries that entered one by one, and their places."""
+    classes, top, at, rest = p.shape[-1], p, None, None
+    if exact is not None and classes > 2 * exact:
+        top, at = p.topk(exact, -1, sorted=False)
+        rest, classes = (p.sum(-1) - top.sum(-1)).clamp(min=0), 2 * exact
+    rule = RULES[min((classes + 1) // 2, len(RULES)) - 1]
+    terms = [torch.log1p(top * -missed).sum(-1) + weight for missed, weight in rule]  # 1−p+p·t = 1−p·(1−t)
+    if rest is not None:
+        terms = [term - rest * missed for term, (missed, _) in zip(terms, rule, strict=True)]
+    return torch.stack(terms, -1), rule, top, at
 
 
 @register(

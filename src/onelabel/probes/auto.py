@@ -160,6 +160,10 @@ def _k(
     if labels.is_fully_observed:
         mean = float(labels.positives_per_row().mean())
         return max(mean, 1e-3), f"k = {mean:.2f}, counted"
+    named = source[1].positives_per_row()
+    if not (named == 1).any():  # no draw to learn from: what was observed is the least there can be
+        mean = float(named.mean())
+        return max(mean, 1e-3), f"k = {mean:.2f}, counted: no held-out row has exactly one observed positive"
     # an assume-negative probe at its best epoch on the held-out single positives says which label would be named
     first = fit_probes(X, labels, grid("an", lr=1e-3, batch_size=32, epochs=12), validation=source, progress=False)
     said = torch.sigmoid(first.scores(source[0], 0)).nan_to_num(0.5)

@@ -9,7 +9,6 @@ _NAMES = {
     "ArrayScores": "folds",
     "AuditEstimate": "estimate",
     "AuditRows": "completion",
-    "Calibration": "calibrate",
     "CrossFit": "folds",
     "OnnxPredictor": "onnx_predictor",
     "Recovered": "completion",
@@ -18,7 +17,6 @@ _NAMES = {
     "estimate_audit": "estimate",
     "export_recovered": "export",
     "export_run": "deploy",
-    "fit_calibration": "calibrate",
     "fit_correction": "correction",
     "label_errors": "errors",
     "near_duplicates": "duplicates",
@@ -27,14 +25,16 @@ _NAMES = {
     "read_answers": "audit",
     "recover": "completion",
 }
-__all__ = list(_NAMES)
+_BELOW = {"Calibration": "onelabel.losses.calibrate", "fit_calibration": "onelabel.losses.calibrate"}
+_WHERE = {name: f"onelabel.recovery.{module}" for name, module in _NAMES.items()} | _BELOW
+__all__ = sorted(_WHERE)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _NAMES:
-        return getattr(importlib.import_module(f"onelabel.recovery.{_NAMES[name]}"), name)
+    if name in _WHERE:
+        return getattr(importlib.import_module(_WHERE[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from onelabel.labels import Labels
-from onelabel.recovery.calibrate import LIMIT, Calibration, draw_sample, fit_calibration
+from onelabel.losses.calibrate import Calibration, fit_calibration
+from onelabel.losses.sample import LIMIT, draw_sample
 from onelabel.recovery.correction import logit
 from onelabel.recovery.folds import ArrayScores
 from onelabel.system import check_schema, read_json, reading, say

@@ -10,10 +10,10 @@ import torch
 from numpy.typing import NDArray
 
 from onelabel.labels import Labels
-from onelabel.recovery.calibrate import Calibration, draw_sample, fit_calibration
+from onelabel.losses.calibrate import Calibration, fit_calibration
+from onelabel.losses.level import log_likelihood
+from onelabel.losses.sample import Sample, draw_sample
 from onelabel.recovery.folds import CrossFit
-from onelabel.recovery.level import log_likelihood
-from onelabel.recovery.naming import Sample
 from onelabel.recovery.thresholds import Histogram, choose_thresholds
 
 
@@ -22,8 +22,7 @@ def naming_likelihood(calibration: Calibration, sample: Sample) -> float:
     total = 0.0
     for part in sample.blocks():
         z = sample.observed[part]
-        p = calibration.raw(sample.scores[part])
-        total += float(log_likelihood(p, z > 0, z < 0, doubt="either").sum())
+        total += float(log_likelihood(calibration.logits(sample.scores[part]), z, doubt="either").sum())
     return total / max(len(sample.scores), 1)
 
 

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onelabel.labels import Labels
+from onelabel.losses.calibrate import Calibration, fit_calibration
+from onelabel.losses.sample import draw_sample
 from onelabel.probes import ProbeSpec
-from onelabel.recovery.calibrate import Calibration, draw_sample, fit_calibration
 from onelabel.recovery.correction import Correction, Kind, fit_correction
 from onelabel.recovery.folds import ArrayScores, CrossFit, Scored, crossfit, pieces
 from onelabel.recovery.preference import NamingTest, naming_test

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from onelabel.recovery.calibrate import Calibration
+from onelabel.losses.calibrate import Calibration
 from onelabel.recovery.carried import Probabilities, calibration_of
 from onelabel.system import atomic_write, need
 from onelabel.training import Run

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from onelabel.recovery.calibrate import Calibration, fit_calibration
-from onelabel.recovery.level import level_error
-from onelabel.recovery.naming import Sample
+from onelabel.losses.calibrate import Calibration, fit_calibration
+from onelabel.losses.level import level_error
+from onelabel.losses.sample import Sample
 
 Floats = NDArray[np.float64]
 GROUPS = 10

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from onelabel.contract import Method
+from onelabel.losses.calibrate import Calibration, fit_calibration
+from onelabel.losses.sample import draw_sample, known_sample
 from onelabel.models import Classifier
 from onelabel.system import say
 from onelabel.training.config import TrainConfig
@@ -18,7 +20,7 @@ from onelabel.training.run import RunFolder
 from onelabel.training.session import Session
 from onelabel.training.sharding import fill_state, full_state
 from onelabel.training.stopping import Best
-from onelabel.training.student import Line, Student, fit_line, targets
+from onelabel.training.student import Student, targets
 
 HEAD = "start-head.safetensors"
 
@@ -81,19 +83,19 @@ class Start:
         fill_state(session.classifier, best.weights)
         line = held_out_line(session, feeds["validation"])
         q = targets(line, logits_of(session, feeds["train"]), session.train.observed)
-        say(f"student: {line.k:.2f} labels a row by the held-out rows; slope {line.slope:.2f}")
+        say(f"student: {line.k:.2f} labels a row by the held-out rows; slope {line.slope[0]:.2f}")
         fill_state(self.classifier, self.weights)
         made = Student()
         made.bind(splits.train.observed)
         return made.to(q.device).teach(q)
 
 
-def held_out_line(session: Session, feed: Feed) -> Line:
-    """By true labels where the held-out rows have them, else by their observed ones."""
+def held_out_line(session: Session, feed: Feed) -> Calibration:
+    """σ(a·s + b_l) by true labels where the held-out rows have them, else by their observed ones."""
     logits = logits_of(session, feed)
     if feed.true is not None:
-        return fit_line(logits, true=feed.true)
-    return fit_line(logits, observed=feed.all_observed())
+        return fit_calibration(known_sample(logits, feed.true), knots=(), doubt="both")
+    return fit_calibration(draw_sample(logits, feed.part.observed), knots=())
 
 
 def logits_of(session: Session, feed: Feed) -> Tensor:

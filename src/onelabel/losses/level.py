@@ -7,19 +7,18 @@ import math
 import torch
 from torch import Tensor
 
-from onelabel.recovery.naming import Sample, at_least_one, basis, naming_posterior, others_of
+from onelabel.losses.draw import draw_log_likelihood, log_any, posterior
+from onelabel.losses.sample import EXACT, Sample, basis
 
 #: Before any data k−1 is believed to be about 0.7, within a factor of e² (95%): decides only where scores say nothing.
 PRIOR_MEAN, PRIOR_SPREAD = math.log(0.7), 1.0
 STEP = 0.25
 
 
-def log_likelihood(p: Tensor, positive: Tensor, negative: Tensor, *, doubt: str) -> Tensor:
-    """log P(o | x) of every row: log p_o + log E[1/(1+R)], less log(1−P₀) as every row has a positive."""
-    row, w, *_ = others_of(p, positive, negative)
-    named = torch.where(positive, p.log(), 0.0).sum(1)
-    value: Tensor = named + (row.exp() * w).sum(1).log()
-    return value - at_least_one(p)[1].squeeze(1).log() if doubt == "either" else value
+def log_likelihood(logits: Tensor, observed: Tensor, *, doubt: str) -> Tensor:
+    """log P(o | x) of every row as `losses.draw` has it, less log(1−P₀) where every row is known to have a positive."""
+    value = draw_log_likelihood(logits, observed, exact=EXACT)
+    return value - log_any(logits) if doubt == "either" else value
 
 
 def objective(
@@ -28,11 +27,11 @@ def objective(
     """Log posterior of the observed labels up to a constant, k, and expected missing positives per row and class."""
     total, rows, missing = 0.0, 0.0, torch.zeros_like(b)
     for part in sample.blocks():
-        x, z = basis(sample.scores[part], knots), sample.observed[part]
-        p = torch.sigmoid(torch.einsum("j,jnl->nl", a, x) + b).clamp(1e-9, 1 - 1e-9)
+        z = sample.observed[part]
+        logits = torch.einsum("j,jnl->nl", a, basis(sample.scores[part], knots)) + b
         mask = torch.ones(len(z), dtype=torch.float64) if keep is None else keep[part].double()
-        total += float((mask * log_likelihood(p, z > 0, z < 0, doubt=doubt)).sum())
-        q = naming_posterior(p, z > 0, z < 0)
+        total += float((mask * log_likelihood(logits, z, doubt=doubt)).sum())
+        q = posterior(logits, z, exact=EXACT)
         missing += (mask[:, None] * torch.where(z == 0, q, 0.0)).sum(0)
         rows += float(mask.sum())
     missing = missing / max(rows, 1.0)

@@ -1,7 +1,8 @@
-"""From scores of any scale to probabilities, with one observed label per row and no clean ones: docs/recovery.md."""
+"""From scores of any scale to probabilities, by one observed label per row or by clean ones: docs/recovery.md."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,14 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from onelabel.labels import Labels
-from onelabel.recovery.level import level_step
-from onelabel.recovery.naming import Sample, at_least_one, basis, naming_posterior
+from onelabel.losses.draw import log_any, posterior
+from onelabel.losses.level import level_step
+from onelabel.losses.sample import EXACT, LIMIT, Sample, basis
 
-#: Logits beyond this say the same: probabilities of exactly 0 or 1 come in as ±LIMIT.
-LIMIT = 30.0
-#: Entries (rows × classes) of the sample that calibration learns from.
-SAMPLE_ENTRIES = 2_000_000
 #: Where f may bend: quantiles of the scores of observed labels.
 KNOTS = (0.1, 0.3, 0.6)
 
@@ -43,50 +40,42 @@ class Calibration:
     converged: bool = True
     given_k: bool = False
 
-    def raw(self, scores: Any) -> Tensor:
-        """σ(f(score) + intercept), N×L in the scores' precision."""
+    def logits(self, scores: Any) -> Tensor:
+        """f(score) + intercept, N×L in the scores' precision and on their device."""
         s = torch.as_tensor(scores).clamp(-LIMIT, LIMIT)
-        z = s * float(self.slope[0]) + torch.as_tensor(self.intercept, dtype=s.dtype)
+        z = s * float(self.slope[0]) + torch.as_tensor(self.intercept).to(s)
         for slope, knot in zip(self.slope[1:], self.knots, strict=True):
             z = z + float(slope) * (s - float(knot)).clamp(min=0)
-        edge = 1e-9 if s.dtype == torch.float64 else 1e-7
+        return z
+
+    def raw(self, scores: Any) -> Tensor:
+        """σ(f(score) + intercept), N×L."""
+        z = self.logits(scores)
+        edge = 1e-9 if z.dtype == torch.float64 else 1e-7
         return torch.sigmoid(z).clamp(edge, 1 - edge)
 
     def marginal(self, scores: Any) -> Tensor:
         """P(y_l=1 | x, at least one positive): what is said of an observed entry as if it had not been observed."""
-        return at_least_one(self.raw(scores))[0]
+        some = log_any(self.logits(scores))[:, None].exp()
+        return (self.raw(scores) / some.clamp(min=1e-30)).clamp(max=1.0)
 
     def posterior(self, scores: Any, observed: Any) -> Tensor:
         """P(y_l=1 | x, the observed labels of the row), N×L; observed entries get :meth:`marginal`.
 
         A row whose positive o was named by a uniform draw from its positives has fewer others than x alone suggests:
-        `probes.estimate_priors` has the formula. Rows without a positive get the marginal.
+        `losses.draw` has the formula. Rows without a positive get the marginal.
         """
-        p, z = self.raw(scores), torch.as_tensor(observed)
-        positive, negative = z > 0, z < 0
-        q = naming_posterior(p, positive, negative)
-        use = (z == 0) & positive.any(1, keepdim=True)
-        return torch.where(use, q, at_least_one(p)[0]).clamp(0, 1)
-
-
-def draw_sample(scores: Any, labels: Labels, *, entries: int = SAMPLE_ENTRIES, seed: int = 0) -> Sample:
-    """Rows with one observed positive, as many as `entries` scores allow; at least 200 where there are so many."""
-    named = np.flatnonzero(labels.positives_per_row() == 1)
-    if not len(named):
-        raise ValueError(
-            f"labels hold no row with exactly one observed positive ({labels!r}): give an audit, or scores"
-        )
-    most = max(200, entries // labels.num_classes)
-    if len(named) > most:
-        named = np.sort(np.random.default_rng(seed).choice(named, most, replace=False))
-    found = torch.as_tensor(scores.rows(named)).double().clamp(-LIMIT, LIMIT)
-    return Sample(found, labels.rows(named))
+        z = torch.as_tensor(observed)
+        q = posterior(self.logits(scores), z, exact=EXACT)
+        use = (z == 0) & (z > 0).any(1, keepdim=True)
+        return torch.where(use, q, self.marginal(scores)).clamp(0, 1)
 
 
 def fit_calibration(
     sample: Sample,
     *,
     k: float | None = None,
+    knots: Sequence[float] = KNOTS,
     keep: Tensor | None = None,
     start: Calibration | None = None,
     doubt: str = "either",
@@ -101,10 +90,11 @@ def fit_calibration(
     a class with a weak pull to their mean. As the data has only rows with a positive, each stands for 1/(1−P₀) rows
     of which P₀ = Π(1−p_j) would have been left out (``doubt="either"``). With ``doubt="both"`` that is left away, and
     a classifier in doubt between two classes is read as seeing both: the other end of what one label per row cannot
-    tell.
+    tell. Of rows of which every label is known (`known_sample`) it is the right one, and this a logistic regression.
 
     Args:
         k: mean positives per row, where it is known: the intercepts move together so that it holds.
+        knots: quantiles of the observed labels' scores at which f may bend; none leaves a line.
         keep: a mask over the sample's rows, for the jackknife.
         start: where to begin.
     """
@@ -113,26 +103,25 @@ def fit_calibration(
         raise ValueError(f"k must lie in (1, {classes}]: every row used has an observed positive, got {k:g}")
     share = (sample.observed > 0).double().mean(0).clamp(min=0.5 / max(len(s), 1), max=0.999)
     scale = max(float(s.std()) if s.numel() > 1 else 0.0, 1e-6)
-    at = (sample.scores * (sample.observed > 0)).sum(1)
-    knots = torch.quantile(at, torch.tensor(KNOTS, dtype=torch.float64)) if start is None else torch.tensor(start.knots)
     if start is None:
-        a = torch.tensor([2.0 / scale] + [0.0] * len(knots), dtype=torch.float64)
+        bends = torch.quantile(s[sample.observed > 0], torch.tensor(knots, dtype=s.dtype)) if knots else s.new_zeros(0)
+        a = torch.tensor([2.0 / scale] + [0.0] * len(bends), dtype=torch.float64)
         b = torch.logit(share) - 1.0 - a[0] * float(s.mean())
     else:
-        a, b = torch.tensor(start.slope), torch.tensor(start.intercept)
+        bends, a, b = (torch.tensor(value) for value in (start.knots, start.slope, start.intercept))
     step, done, total = 0, False, 0.0
     while step < iterations and not done:
         step += 1
-        sums = _expect(sample, a, b, knots, keep, doubt)
+        sums = _expect(sample, a, b, bends, keep, doubt)
         new_a, new_b = _maximise(a, b, sums, scale)
         if k is not None:
-            new_b = _hold_k(sample, new_a, new_b, knots, keep, k)
+            new_b = _hold_k(sample, new_a, new_b, bends, keep, k)
         elif step % 4 == 1:  # EM moves all intercepts together very slowly, and not at all where the data is silent
-            new_b = new_b + level_step(sample, new_a, new_b, knots, keep, doubt)
+            new_b = new_b + level_step(sample, new_a, new_b, bends, keep, doubt)
         done = step % 4 != 2 and bool(torch.cat([(new_a - a) * scale, new_b - b]).abs().max() < tolerance)
         a, b, total = new_a, new_b, sums.total / sums.rows
     given = k is not None
-    return Calibration(a.numpy(), knots.numpy(), b.numpy(), total if k is None else float(k), step, done, given)
+    return Calibration(a.numpy(), bends.numpy(), b.numpy(), total if k is None else float(k), step, done, given)
 
 
 @dataclass
@@ -158,10 +147,10 @@ def _expect(sample: Sample, a: Tensor, b: Tensor, knots: Tensor, keep: Tensor | 
     sums = _Sums(zeros(shared), zeros(classes), zeros(shared, shared), zeros(shared, classes), zeros(classes))
     for part in sample.blocks():
         x, z = basis(sample.scores[part], knots), sample.observed[part]
-        p = torch.sigmoid(torch.einsum("j,jnl->nl", a, x) + b).clamp(1e-9, 1 - 1e-9)
-        q = naming_posterior(p, z > 0, z < 0)
+        logits = torch.einsum("j,jnl->nl", a, x) + b
+        p, q = torch.sigmoid(logits), posterior(logits, z, exact=EXACT)
         mask = torch.ones(len(z), 1, dtype=torch.float64) if keep is None else keep[part].double()[:, None]
-        some = at_least_one(p)[1].clamp(min=1e-3) if doubt == "either" else torch.ones_like(mask)
+        some = log_any(logits)[:, None].exp().clamp(min=1e-3) if doubt == "either" else torch.ones_like(mask)
         residual, curve = mask * (q - p / some), mask * (p * (1 - p) / some)
         sums.gradient_a += (x * residual).sum((1, 2))
         sums.gradient_b += residual.sum(0)
