@@ -197,11 +197,28 @@ def test_stopping(rule: Any, values: list[float], stops: bool) -> None:
 
 def test_stops_early_and_keeps_the_best_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     values = iter([40.0, 50.0, 45.0, 44.0] + [1.0] * 10)
-    monkeypatch.setattr("onelabel.training.loop.mean_ap", lambda *_, **__: next(values))
+    monkeypatch.setattr("onelabel.training.loop.mean_ap", lambda *_, blind=False, **__: 0.0 if blind else next(values))
     run = train(scenes(), method="em", **{**SMALL, "mode": "linear", "epochs": 9, "stop": "em"})
     assert [row["validation_mAP"] for row in run.history] == [40, 50, 45]
     assert run.result["best_epoch"] == 1
     assert run.result["stopped_early"]
+
+
+def test_selects_and_stops_without_true_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the observed labels, true ones or not: the same epochs, the same pick."""
+    data, settings = scenes(), {**SMALL, "mode": "linear", "epochs": 6, "select": "observed", "stop": 2}
+    seeing = train(data, method="em", **settings)
+    blind = train(replace(data, validation=replace(data.validation, true=None)), method="em", **settings)
+    names = ("validation_mAP", "validation_observed_mAP")
+    known, hidden = ([[row[name] for name in names] for row in run.history] for run in (seeing, blind))
+    assert [b for _, b in known] == [b for _, b in hidden] == [a for a, _ in hidden]
+    assert [a for a, _ in known] != [b for _, b in known]
+    assert (
+        seeing.result["best_epoch"] == blind.result["best_epoch"] == max(range(len(known)), key=lambda e: known[e][1])
+    )
+    values = iter([40.0, 50.0, 45.0, 44.0])
+    monkeypatch.setattr("onelabel.training.loop.mean_ap", lambda *_, blind=False, **__: next(values) if blind else 1.0)
+    assert len(train(data, method="em", **settings).history) == 4
 
 
 def test_plan_visits_every_row_once_and_processes_share_it() -> None:

@@ -54,7 +54,7 @@ class TrainConfig:
     # after fine-tuning, a student of the method's calibrated probabilities; "auto": where the method asks for one
     student: Literal["auto", "on", "off"] = "auto"
     # selection
-    select: Literal["mAP", "loss", "last"] = "mAP"
+    select: Literal["mAP", "observed", "loss", "last"] = "mAP"  # "observed": mAP of validation's observed labels alone
     stop: Literal["none", "em", "gr"] | int = "none"  # a number: epochs without improvement
     flip_test: bool = False
     eval_batch_size: int = 64

@@ -161,14 +161,15 @@ def validate(session: Session, feed: Feed | None, bests: dict[str, Best], epoch:
     config, row = session.config, {}
     for track in tracks(config):
         with session.holding(track):
-            value = float(epoch) if config.select != "loss" else -loss
+            values = {"loss": -loss, "last": float(epoch)}
             if feed is not None:
                 scores = session.scores(feed)
-                found = mean_ap(scores, feed, empty=config.empty_classes)
                 if session.recorder is not None:
                     session.recorder.add_validation(scores, feed)
-                row[watched(config, track)] = found
-                value = found if config.select == "mAP" else value
+                for select in ("mAP", "observed") if feed.true is not None or config.select == "observed" else ("mAP",):
+                    values[select] = mean_ap(scores, feed, empty=config.empty_classes, blind=select == "observed")
+                    row[watched(config, track, select)] = values[select]
+            value = values.get(config.select, float(epoch))
             if value > bests[track].value:
                 bests[track] = Best(value, epoch, session.weights(), session.method_state())
     return row
@@ -203,6 +204,7 @@ def tracks(config: TrainConfig) -> tuple[str, ...]:
     return ("plain", "ema") if config.ema else ("plain",)
 
 
-def watched(config: TrainConfig, track: str | None = None) -> str:
-    """The validation metric's name in metrics.jsonl."""
-    return "validation_mAP_ema" if (track or tracks(config)[-1]) == "ema" else "validation_mAP"
+def watched(config: TrainConfig, track: str | None = None, select: str | None = None) -> str:
+    """The validation metric's name in metrics.jsonl; where none is named, that which the run goes by."""
+    metric = "observed_mAP" if (select or config.select) == "observed" else "mAP"
+    return f"validation_{metric}_ema" if (track or tracks(config)[-1]) == "ema" else f"validation_{metric}"
