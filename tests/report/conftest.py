@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,3 +46,28 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("ONELABEL_QUIET", "1")
         names = ("em.alpha", "gr.mu", "role.k", "images", "missing")
         return make_results(tmp_path_factory.mktemp("results"), feature_splits(TINY), names)
+
+
+@pytest.fixture
+def visit(browser: Any) -> Iterator[Any]:
+    """Open a page at a width; whatever it complains of or fails to load is returned with it."""
+    contexts = []
+
+    def open_(path: Path, width: int, **options: Any) -> tuple[Any, list[str]]:
+        context = browser.new_context(viewport={"width": width, "height": 900}, offline=True, **options)
+        contexts.append(context)
+        page, complaints = context.new_page(), []
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("dialog", lambda dialog: complaints.append(dialog.message))
+        page.on("requestfailed", lambda request: complaints.append(request.url[:80]))
+        page.on(
+            "request", lambda r: complaints.append(r.url[:80]) if not r.url.startswith(("file:", "data:")) else None
+        )
+        page.goto(path.as_uri())
+        page.wait_for_selector("html[data-ready]")
+        return page, complaints
+
+    yield open_
+    for context in contexts:
+        context.close()

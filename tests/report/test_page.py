@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from browsing import Reader, check_in_a_browser, fits
 
 from onelabel.cli import main
 from onelabel.data import FeatureDataset, Splits
@@ -31,22 +31,6 @@ HOSTILE = [
     "ordinary",
 ]
 MANY = [f"class {i}" for i in range(1000)]
-
-
-class Reader(HTMLParser):
-    """Tags and texts of a page, as a browser would see them."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.text.append(data)
 
 
 def synthetic(
@@ -295,60 +279,10 @@ def test_commands(
 # -- in a browser ------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def visit(browser: Any) -> Any:
-    """Open a page at a width; whatever it complains of or fails to load is returned with it."""
-    contexts = []
-
-    def open_(path: Path, width: int, **options: Any) -> tuple[Any, list[str]]:
-        context = browser.new_context(viewport={"width": width, "height": 900}, offline=True, **options)
-        contexts.append(context)
-        page, complaints = context.new_page(), []
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("dialog", lambda dialog: complaints.append(dialog.message))
-        page.on("requestfailed", lambda request: complaints.append(request.url[:80]))
-        page.on(
-            "request", lambda r: complaints.append(r.url[:80]) if not r.url.startswith(("file:", "data:")) else None
-        )
-        page.goto(path.as_uri())
-        page.wait_for_selector("html[data-ready]")
-        return page, complaints
-
-    yield open_
-    for context in contexts:
-        context.close()
-
-
-def fits(page: Any) -> None:
-    """Nothing sticks out of the window, no text out of its box, no picture is broken."""
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    broken = "[...document.images].filter(i => !i.complete || !i.naturalWidth).length"
-    assert page.evaluate(broken) == 0
-    out = """[...document.querySelectorAll('body *:not(svg *)')].filter(e => {
-        if (e.closest('.scroll, .plot, pre') || !e.getClientRects().length) return false;
-        const box = e.getBoundingClientRect();
-        return box.right > innerWidth + 1 || box.left < -1;
-    }).map(e => e.outerHTML.slice(0, 120))"""
-    assert page.evaluate(out) == []
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
 def test_in_a_browser(page: Path, visit: Callable[..., Any], width: int, scheme: str) -> None:
-    shown, complaints = visit(page, width, color_scheme=scheme)
-    fits(shown)
-    paper = shown.evaluate("getComputedStyle(document.documentElement).backgroundColor")
-    assert (paper == "rgb(255, 255, 255)") == (scheme == "light")
-    column = "[...document.querySelectorAll('#class-table tbody tr')].map(r => Number(r.cells[1].dataset.value))"
-    shown.click("#class-table th:nth-child(2) button")
-    falling = shown.evaluate(column)
-    assert falling == sorted(falling, reverse=True)
-    shown.click("#class-table th:nth-child(2) button")
-    assert shown.evaluate(column) == sorted(falling)
-    shown.emulate_media(media="print")
-    assert shown.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
-    assert complaints == []
+    check_in_a_browser(page, visit, width, scheme)
 
 
 @pytest.mark.slow
