@@ -179,6 +179,18 @@ def test_the_page_is_made_of_the_rows_and_says_what_is_missing() -> None:
     assert page.page(tables.Results(rows, {"half.parquet": "no footer"})) == text
 
 
+def test_other_uniform_draws_are_one_column_with_their_spread() -> None:
+    rows = some_rows("linear")
+    for value, draw in ((80.0, "uniform:1"), (82.0, "uniform:2"), (70.0, "biased:1")):
+        plan = bench.make_plan("voc2012", ["em"], draws=[draw], seeds=[0, 1], search=False)
+        rows += [p.row(test_map=value + p.seed, validation_map=value) for p in plan]
+    text = page.draws(tables.Results(rows, {}), "voc2012")
+    assert "| method | uniform1200 | other uniform draws | biased:1:1200 |" in text
+    assert "| em | 87.07 ± 0.85 | 81.50 ± 1.41 (2 draws) | 70.50 ± 0.71 |" in text
+    assert "| an |" not in text  # on the published draw alone
+    assert page.draws(tables.Results(some_rows("linear"), {}), "voc2012") == "Not run."
+
+
 def test_old_results_are_imported_under_the_identity_of_new_ones() -> None:
     from onelabel.bench.importing import voc_finetune_rows
 

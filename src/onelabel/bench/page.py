@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
 from pathlib import Path
 
 from onelabel.bench import tables
@@ -11,9 +9,8 @@ from onelabel.bench.plan import make_plan
 from onelabel.bench.protocols import protocol
 from onelabel.bench.published import anchor, published
 from onelabel.bench.render import Sheet, as_text
-from onelabel.bench.results import Row
+from onelabel.bench.sections import draws, stopping, sweeps
 from onelabel.bench.stats import Cell, cells, holm, orderings, p_text, paired_p
-from onelabel.bench.sweeps import SWEEPS, Sweep, line_of, position, sweep
 from onelabel.bench.tables import NOT_RUN, Results, pick
 from onelabel.contract import list_methods
 from onelabel.system import atomic_write
@@ -54,6 +51,7 @@ def page(found: Results, dataset: str = DATASET) -> str:
     parts += ["## After linear initialisation", _sheet(overview(found, dataset, "linearinit", only_run=True))]
     parts += ["## Does ours order methods as the papers do?", orders(found, dataset)]
     parts += ["## Other label draws, linear", draws(found, dataset)]
+    parts += ["## Early stopping", text] if (text := stopping(found, dataset)) else []
     parts += ["## The papers' tables", "Each as `onelabel bench table NAME --results docs/results/bench` prints it."]
     for name in tables.TABLES:
         sheet = tables.build(name, found, dataset=dataset)
@@ -154,58 +152,6 @@ def orders(found: Results, dataset: str) -> str:
                 text += f" Against: {'; '.join(shown)}" + (f"; and {more} more." if more else ".")
             lines.append(text.replace("(-", "(−").replace(" -", " −"))
     return "\n".join(lines)
-
-
-def draws(found: Results, dataset: str) -> str:
-    """Linear results on draws other than the published one, one column a draw."""
-    rows = [r for r in found.rows if r.done and r.dataset == dataset and r.mode == "linear"]
-    kinds = sorted({r.draw for r in rows if not r.draw.startswith("missing")})
-    if len(kinds) < 2:
-        return "Not run."
-    names = [n for n in dict.fromkeys(r.label for r in rows) if any(r.label == n and r.draw != kinds[-1] for r in rows)]
-    lines = []
-    for name in names:
-        picked = [pick(found.rows, dataset, name, "linear", draw=draw) for draw in kinds]
-        if sum(cell is not None for cell in picked) > 1:
-            lines.append((name, *(cell.text("test_map") if cell else NOT_RUN for cell in picked)))
-    notes = ("biased:B:SEED: a present class is named with probability ∝ its frequency to the power B",)
-    return _sheet(Sheet(f"{dataset}, linear, by draw", ("method", *kinds), tuple(lines), notes))
-
-
-def sweeps(found: Results, dataset: str) -> list[str]:
-    """Every sweep as a table: a line a method (or further setting), a column a value."""
-    made = []
-    for each in SWEEPS.values():
-        sheets = [
-            _sweep_sheet(each, mine, mode)
-            for mode in ("linear", "finetune")
-            if (mine := _of_sweep(each, found.rows, dataset, mode))
-        ]
-        shown = [_sheet(sheet) for sheet in sheets if len(sheet.columns) > 2]  # one value is no sweep
-        made += shown or [f"**{each.name}** ({each.figure}: {each.doc}): {NOT_RUN}."]
-    return made
-
-
-def _of_sweep(each: Sweep, rows: Sequence[Row], dataset: str, mode: str) -> list[Row]:
-    """By identity: a run of a sweep may have been made for a table."""
-    if mode == "linear" and each.name == "lasd.alpha":
-        return []
-    wanted = {p.run_id for p in sweep(each.name, dataset, mode=mode, seeds=range(10))}
-    return [r for r in rows if r.done and r.run_id in wanted]
-
-
-def _sweep_sheet(each: Sweep, rows: Sequence[Row], mode: str) -> Sheet:
-    places = sorted({position(each, row) for row in rows})
-    grid: dict[str, dict[float, Cell]] = defaultdict(dict)
-    for cell in cells(rows):
-        grid[line_of(each, cell.rows[0])].setdefault(position(each, cell.rows[0]), cell)
-    lines = tuple(
-        (line, *(at[place].text("test_map") if place in at else NOT_RUN for place in places))
-        for line, at in grid.items()
-    )
-    seeds = max(len(cell.rows) for at in grid.values() for cell in at.values())
-    title = f"{each.name}, {mode} ({each.figure}: {each.doc}); test mAP, up to {seeds} seeds, the recipe's lr and batch"
-    return Sheet(title, (each.key, *(f"{place:g}" for place in places)), lines)
 
 
 def missing(found: Results, dataset: str) -> str:

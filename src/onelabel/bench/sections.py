@@ -1,0 +1,102 @@
+"""The page's further sections: other label draws, early stopping, sweeps."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+
+from onelabel.bench.draws import PUBLISHED
+from onelabel.bench.patience import replay
+from onelabel.bench.render import Sheet, as_text
+from onelabel.bench.results import Row
+from onelabel.bench.stats import Cell, cells
+from onelabel.bench.sweeps import SWEEPS, Sweep, line_of, position, sweep
+from onelabel.bench.tables import NOT_RUN, Results, pick
+
+
+def draws(found: Results, dataset: str) -> str:
+    """Linear results on draws other than the published one: other uniform ones as one column, each biased one."""
+    rows = [r for r in found.rows if r.done and r.dataset == dataset and r.mode == "linear" and r.plan == "table"]
+    kinds = sorted({r.draw for r in rows if not r.draw.startswith("missing")} - {PUBLISHED})
+    if not kinds:
+        return "Not run."
+    uniform = [kind for kind in kinds if kind.startswith("uniform")]
+    biased = [kind for kind in kinds if kind not in uniform]
+    lines = []
+    for name in dict.fromkeys(r.label for r in rows if r.draw != PUBLISHED):
+        first, *others = (pick(found.rows, dataset, name, "linear", draw=draw) for draw in (PUBLISHED, *biased))
+        means = [
+            mean
+            for draw in uniform
+            if (cell := pick(found.rows, dataset, name, "linear", draw=draw)) and (mean := cell.mean("test_map"))
+        ]
+        spread = f" ± {statistics.stdev(means):.2f}" if len(means) > 1 else ""
+        over = f"{statistics.fmean(means):.2f}{spread} ({len(means)} draws)" if means else NOT_RUN
+        texts = [cell.text("test_map") if cell else NOT_RUN for cell in (first, *others)]
+        rank = -(first.mean("test_map") or 0) if first else 0.0
+        lines.append((rank, (name, texts[0], over, *texts[1:])))
+    notes = (
+        f"{PUBLISHED} and biased: mean ± std over seeds; other uniform draws: mean ± std over draws of the mean over "
+        "seeds",
+        "biased:B:SEED: a present class is named with probability ∝ its frequency to the power B",
+    )
+    columns = ("method", PUBLISHED, "other uniform draws", *biased)
+    ordered = tuple(line for _, line in sorted(lines, key=lambda item: item[0]))
+    return as_text(Sheet(f"{dataset}, linear, by draw", columns, ordered, notes), "markdown")
+
+
+def stopping(found: Results, dataset: str, patience: Sequence[int] = (1, 2, 3)) -> str:
+    """What a patience would have changed in the fine-tunings that were made without one."""
+    rows = [r for r in found.rows if r.done and r.dataset == dataset and r.settings.get("stop") == "none"]
+    lines = []
+    for row in sorted(rows, key=lambda r: (r.mode, r.label, r.draw, r.seed)):
+        replays = [replay(row.history, stop) for stop in patience]
+        bests = f"{(row.best_epoch or 0) + 1}, {(row.best_epoch_averaged or 0) + 1} of {len(row.history)}"
+        made = (
+            "–" if r is None else f"{r.made}" + (f" (lost {', '.join(f'{x:.2f}' for x in r.lost)})" * (not r.same))
+            for r in replays
+        )
+        lines.append((f"{row.label} {row.mode} seed {row.seed}", bests, *made))
+    if not lines:
+        return ""
+    notes = ("epochs that would have been made, and the validation mAP lost by plain, averaged weights where any is",)
+    columns = ("run", "best epoch, averaged", *(f"patience {p}" for p in patience))
+    title = f"{dataset}: runs without early stopping, had they had a patience"
+    return as_text(Sheet(title, columns, tuple(lines), notes), "markdown")
+
+
+def sweeps(found: Results, dataset: str) -> list[str]:
+    """Every sweep as a table: a line a method (or further setting), a column a value."""
+    made = []
+    for each in SWEEPS.values():
+        sheets = [
+            _sweep_sheet(each, mine, mode)
+            for mode in ("linear", "finetune")
+            if (mine := _of_sweep(each, found.rows, dataset, mode))
+        ]
+        shown = [as_text(sheet, "markdown") for sheet in sheets if len(sheet.columns) > 2]  # one value is no sweep
+        made += shown or [f"**{each.name}** ({each.figure}: {each.doc}): {NOT_RUN}."]
+    return made
+
+
+def _of_sweep(each: Sweep, rows: Sequence[Row], dataset: str, mode: str) -> list[Row]:
+    """By identity: a run of a sweep may have been made for a table."""
+    if mode == "linear" and each.name == "lasd.alpha":
+        return []
+    wanted = {p.run_id for p in sweep(each.name, dataset, mode=mode, seeds=range(10))}
+    return [r for r in rows if r.done and r.run_id in wanted]
+
+
+def _sweep_sheet(each: Sweep, rows: Sequence[Row], mode: str) -> Sheet:
+    places = sorted({position(each, row) for row in rows})
+    grid: dict[str, dict[float, Cell]] = defaultdict(dict)
+    for cell in cells(rows):
+        grid[line_of(each, cell.rows[0])].setdefault(position(each, cell.rows[0]), cell)
+    lines = tuple(
+        (line, *(at[place].text("test_map") if place in at else NOT_RUN for place in places))
+        for line, at in grid.items()
+    )
+    seeds = max(len(cell.rows) for at in grid.values() for cell in at.values())
+    title = f"{each.name}, {mode} ({each.figure}: {each.doc}); test mAP, up to {seeds} seeds, the recipe's lr and batch"
+    return Sheet(title, (each.key, *(f"{place:g}" for place in places)), lines)
