@@ -43,6 +43,7 @@ def run_two(processes: Any, out: Path, method: str, settings: dict[str, Any]) ->
         ("ll-cp", {"mode": "finetune", "hyper": {"delta": 5.0}, "epochs": 3}),
         ("l2r", {"mode": "finetune", "hyper": {"strength": 0.01}}),
         ("em", {"mode": "finetune", "split": True, "clip": 1.0, "checkpoint_steps": 4}),
+        ("roll-call", {"mode": "linearinit", "linear_epochs": 1, "ema": 0.9}),
     ],
 )
 def test_two_processes_equal_one(tmp_path: Path, processes: Any, method: str, settings: dict[str, Any]) -> None:
@@ -55,7 +56,8 @@ def test_two_processes_equal_one(tmp_path: Path, processes: Any, method: str, se
     for name in ("one", "two"):
         lines = (tmp_path / name / "metrics.jsonl").read_text().splitlines()
         rows.append([json.loads(line) for line in lines])
-    assert len(rows[0]) == len(rows[1])
+    assert [row["phase"] for row in rows[0]] == [row["phase"] for row in rows[1]]
+    assert (rows[1][-1]["phase"] == "student") == (method == "roll-call")
     for one, two in zip(*rows, strict=True):
         assert one["loss"] == pytest.approx(two["loss"], rel=1e-4, abs=1e-6)
         assert one["validation_mAP"] == pytest.approx(two["validation_mAP"], abs=0.05)
