@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import random
 import statistics
@@ -125,6 +126,23 @@ def test_orderings() -> None:
     assert (agreed.pairs, agreed.agree) == (3, 2)
     assert agreed.against == (("a", "b", 1.0, -1.0),)
     assert stats.orderings({"b": 1.0, "c": 2.0}, theirs).pairs == 0  # a tenth of a point is no order
+
+
+def test_spread_is_pooled_and_tells_which_reversals_are_noise() -> None:
+    rows = some_rows()
+    every = [cell for name in MAPS if (cell := tables.pick(rows, "voc2012", name, "finetune"))]
+    pooled = statistics.fmean(statistics.variance(values) for values in MAPS.values()) ** 0.5
+    assert stats.spread(every) == pytest.approx(pooled)
+    assert stats.spread([stats.Cell(tuple(rows[:1]))]) == 0
+    text = page.orders(tables.Results(rows, {}), "voc2012")
+    assert "standard errors" not in text  # they stand as in the papers
+    swapped = [dataclasses.replace(r, test_map=r.test_map + 1.5) if r.label == "an" else r for r in rows]  # of 2.03
+    assert "standard errors" not in page.orders(tables.Results(swapped, {}), "voc2012")
+    swapped = [dataclasses.replace(r, test_map=r.test_map + 2.1) if r.label == "an" else r for r in rows]
+    lines = page.orders(tables.Results(swapped, {}), "voc2012").splitlines()
+    line = next(line for line in lines if line.startswith("- em Table 1 (finetune), ours finetune"))
+    noise = statistics.fmean(statistics.variance(MAPS[name]) for name in ("an", "em", "bce")) ** 0.5  # gr is not in it
+    assert f"1 lie within two standard errors of a tie here (spread over seeds {noise:.2f})" in line
 
 
 def test_published_numbers_are_read_as_printed() -> None:

@@ -10,7 +10,7 @@ from onelabel.bench.protocols import protocol
 from onelabel.bench.published import anchor, published
 from onelabel.bench.render import Sheet, as_text
 from onelabel.bench.sections import draws, stopping, sweeps
-from onelabel.bench.stats import Cell, cells, holm, orderings, p_text, paired_p
+from onelabel.bench.stats import Cell, cells, holm, orderings, p_text, paired_p, spread
 from onelabel.bench.tables import NOT_RUN, Results, pick
 from onelabel.contract import list_methods
 from onelabel.system import atomic_write
@@ -148,6 +148,12 @@ def orders(found: Results, dataset: str) -> str:
             text += f"{agreed.agree} of {agreed.pairs} pairs that differ by ≥ 0.5 there stand the same way here."
             shown = [f"{b} over {w} ({gap:+.1f} there, {mine:+.1f} here)" for b, w, gap, mine in agreed.against[:8]]
             more = len(agreed.against) - len(shown)
+            noise = spread([cell for cell in picked.values() if cell])
+            seeds = {name: len(cell.rows) for name, cell in picked.items() if cell}
+            close = sum(-mine < 2 * noise * (1 / seeds[b] + 1 / seeds[w]) ** 0.5 for b, w, _, mine in agreed.against)
+            if agreed.against and noise:
+                text += f" Of the other {len(agreed.against)}, {close} lie within two standard errors of a tie here "
+                text += f"(spread over seeds {noise:.2f})."
             if shown:
                 text += f" Against: {'; '.join(shown)}" + (f"; and {more} more." if more else ".")
             lines.append(text.replace("(-", "(−").replace(" -", " −"))

@@ -42,6 +42,17 @@ class Cell:
         return f"{mean:.2f}" + (f" ± {std:.2f}" if std is not None else "")
 
 
+def spread(found: Sequence[Cell], metric: str = "test_map") -> float:
+    """The standard deviation over seeds, pooled over settings; 0 where none has two seeds."""
+    squares, freedom = 0.0, 0
+    for cell in found:
+        values = list(cell.values(metric).values())
+        if len(values) > 1:
+            squares += statistics.variance(values) * (len(values) - 1)
+            freedom += len(values) - 1
+    return math.sqrt(squares / freedom) if freedom else 0.0
+
+
 def cells(rows: Sequence[Row]) -> list[Cell]:
     """Finished runs grouped by everything but seed and draw."""
     found: dict[str, list[Row]] = defaultdict(list)
