@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,36 @@ def test_next_steps_depend_on_what_is_there(runs: list[Any]) -> None:
     assert "onelabel compare 'my photos/'" in commands
     assert any(command.startswith("onelabel recover") for command in commands)
     assert not any("review" in command for command in commands)
+
+
+def test_next_steps_name_what_is_close_unfinished_weak_or_lost(runs: list[Any]) -> None:
+    an, em = (replace(run, result=dict(run.result)) for run in runs[:2])
+    rows = class_rows([an, em], None)
+    for row in rows:
+        row |= {"ap": 80.0, "gain": 1.0}
+
+    def texts() -> str:
+        return " | ".join(f"{s['text']} {s['command']}" for s in next_steps([an, em], rows, None, "photos"))
+
+    an.result |= {"validation_mAP": 70.0}
+    em.result |= {"validation_mAP": 70.6, "best_epoch": 1}
+    assert not re.search("another seed|Weakest|Worse|more may be better", texts())
+    an.result |= {"validation_mAP": 70.2}
+    assert f"onelabel train photos --recipe {em.path}/config.toml --seed 1" in texts()
+    em.result |= {"best_epoch": 2}
+    assert f"onelabel train photos --recipe {em.path}/config.toml --epochs 6" in texts()
+    rows[3] |= {"ap": 41.2, "gain": -3.04}
+    assert f"Weakest classes: {rows[3]['name']} (AP 41, {rows[3]['observed']} observed)" in texts()
+    assert f"Worse than AN on 1 of 10 classes, most on {rows[3]['name']} (−3.0)" in texts()
+
+
+def test_the_command_to_train_again_is_understood(runs: list[Any]) -> None:
+    """A run's config.toml is a recipe."""
+    from onelabel.training import TrainConfig
+    from onelabel.training.recipes import settings_from
+
+    again = TrainConfig.make(settings_from(runs[1].path / "config.toml", {"epochs": 6}))
+    assert again == replace(runs[1].config, epochs=6)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from onelabel.metrics import label_recovery_ap
 from onelabel.report.intervals import bootstrap_map, interval, repetitions
 from onelabel.report.runs import RunView, baseline, main_run
 
+CLOSE = 0.5  #: points of validation mAP that another seed may turn round
 Recovered = Any  # recovery.table.RecoveredFile
 
 
@@ -169,9 +170,17 @@ def next_steps(
 
     if len(runs) == 1 and not best.full:
         step("Compare it with the other methods, all at once, as probes.", "onelabel", "compare", source or "DATA")
+    again = ("onelabel", "train", source or "DATA", "--recipe", best.path / "config.toml")
+    others = [r for r in runs if r is not best and not r.full and "validation_mAP" in r.result]
+    close = [r for r in others if best.result["validation_mAP"] - r.result["validation_mAP"] < CLOSE]
+    if close:
+        names = ", ".join(r.label for r in close[:3])
+        step(f"On validation {best.label} leads {names} by less than {CLOSE:g} points: repeat it with another seed "
+             "before you choose.", *again, "--seed", best.config.seed + 1)  # fmt: skip
     last = len(best.history)
     if last > 1 and best.result.get("best_epoch") == (best.config.epochs or last) - 1 > 0 and not best.full:
-        step(f"The last of {best.config.epochs} epochs was the best one: more epochs may be better still.")
+        epochs = best.config.epochs or last
+        step(f"The last of {epochs} epochs was the best one: more may be better still.", *again, "--epochs", 2 * epochs)
     never = [row["name"] for row in rows if row["observed"] == 0]
     if never:
         more = f" and {len(never) - 5} more" if len(never) > 5 else ""
@@ -180,7 +189,14 @@ def next_steps(
         )
     weak = sorted((r for r in rows if r["ap"] is not None), key=lambda r: r["ap"])[:3]
     if len(rows) > 4 and weak and weak[0]["ap"] < 60:
-        step(f"Weakest classes: {', '.join(r['name'] for r in weak)}. Look at their examples first.")
+        seen = ["" if r["observed"] is None else f", {r['observed']} observed" for r in weak]
+        told = [f"{r['name']} (AP {r['ap']:.0f}{more})" for r, more in zip(weak, seen, strict=True)]
+        step(f"Weakest classes: {', '.join(told)}. Look at their examples, and name more of them.")
+    lost = sorted((r for r in rows if r["gain"] is not None and r["gain"] < -1), key=lambda r: r["gain"])
+    if lost:
+        told = [f"{r['name']} (−{-r['gain']:.1f})" for r in lost[:3]]
+        step(f"Worse than AN on {len(lost)} of {len(rows)} classes, most on {', '.join(told)}: what it takes for "
+             "missing labels there may be wrong. Check those first.")  # fmt: skip
     if recovered is None:
         if not best.full:
             step("Give the missing labels back, with probabilities.", "onelabel", "recover", best.path, "--data",

@@ -38,7 +38,8 @@ LAYOUT: dict[str, list[tuple[str, dict[str, Any], str]]] = {
     ],
     "The losses themselves": [
         ("curves", {"what": "gradient", "epoch": "end"}, "How hard an entry pulls, by its logit, when training ends."),
-        ("landscape", {"kept": True}, "The loss around the weights of the best epoch, along two random directions."),
+        ("landscape", {"kept": True}, "The loss around the weights of the best epoch, along two random directions: the "
+         "flatter, the less it matters where exactly training ended."),
     ],
 }  # fmt: skip
 
@@ -59,8 +60,19 @@ def figure_sections(runs: Sequence[RunView]) -> list[Section]:
             item = draw(figure, chosen, settings, caption, key=f"{name}-{figure}")
             items += [item] if item else []
         if items:
-            made.append({"title": name, "figures": items})
+            made.append({"title": name, "figures": filled(items)})
     return made
+
+
+def filled(items: list[Section]) -> list[Section]:
+    """Figures go two in a row; one that would stand alone beside a hole gets the whole row."""
+    waiting: Section | None = None
+    for item in [*items, {"wide": True}]:
+        if not item["wide"]:
+            waiting = item if waiting is None else None
+        elif waiting is not None:
+            waiting["alone"], waiting = True, None
+    return items
 
 
 def result_sections(rows: Sequence[Any]) -> list[Section]:
@@ -73,7 +85,7 @@ def result_sections(rows: Sequence[Any]) -> list[Section]:
         draw(name, chosen, settings, caption, key=caption) for name, chosen, settings, caption in found_sweeps(rows)
     ]
     drawn = [item for item in items if item]
-    return [{"title": "Benchmark", "figures": drawn}] if drawn else []
+    return [{"title": "Benchmark", "figures": filled(drawn)}] if drawn else []
 
 
 def draw(name: str, chosen: Any, settings: dict[str, Any], caption: str, *, key: str) -> Section | None:
@@ -89,7 +101,7 @@ def draw(name: str, chosen: Any, settings: dict[str, Any], caption: str, *, key:
 
     # matplotlib escapes the names it prints; nothing else of the SVG comes from outside
     picture = Markup(_described(style.svg(figure, key=key), caption))
-    return {"name": name, "svg": picture, "caption": caption, "width": width, "wide": width > 6.5}
+    return {"name": name, "svg": picture, "caption": caption, "width": width, "wide": width > 6.5, "alone": False}
 
 
 def _described(svg: str, caption: str) -> str:

@@ -57,7 +57,7 @@ def unknown_shares(runs: Sequence[RunView], *, part: str = "train") -> Any:
 
 @figure("runs", "GR 4")
 def class_counts(runs: Sequence[RunView], *, part: str = "train") -> Any:
-    """Observed positives and positives that are missing in each class; the dashed line is the number of examples."""
+    """Observed positives and positives that are missing in each class; a dashed line where it is all examples."""
     run = _partial(runs)
     found = class_shares(run, part)
     order = np.argsort(-(found.observed + found.positive), kind="stable")
@@ -70,9 +70,12 @@ def class_counts(runs: Sequence[RunView], *, part: str = "train") -> Any:
         color=style.GROUPS["unknown positive"],
     )  # fmt: skip
     rows = len(run.labels[part].observed)
-    ax.axhline(rows, color=style.INK, ls=(0, (5, 2)), lw=1.2)
-    ax.annotate(f"{rows:,} examples", (len(order) - 0.6, rows), ha="right", va="top", fontsize=9, xytext=(0, -2),
-                textcoords="offset points")  # fmt: skip
+    near = 2 * (found.observed + found.positive).max(initial=0) > rows  # else the line would press the bars flat
+    if near:
+        ax.axhline(rows, color=style.INK, ls=(0, (5, 2)), lw=1.2)
+    where: dict[str, Any] = {"xy": (len(order) - 0.6, rows)} if near else {"xy": (1, 1), "xycoords": "axes fraction"}
+    text = f"{rows:,} examples" if near else f"of {rows:,} examples"
+    ax.annotate(text, **where, ha="right", va="top", fontsize=9, xytext=(0, -2), textcoords="offset points")
     ax.set(ylabel="positive labels")
     fig.legend(loc="outside upper right", ncols=2)
     return fig
