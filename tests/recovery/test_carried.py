@@ -4,42 +4,30 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from onelabel.labels import Labels, drop_labels
 from onelabel.losses.calibrate import Calibration
 from onelabel.metrics import calibration_error
-from onelabel.models import build_classifier
 from onelabel.recovery import export_run, predict
 from onelabel.recovery.carried import FILE, Carried, calibrate_run, calibration_of, digest
 from onelabel.recovery.command import _carry
 from onelabel.recovery.inputs import Inputs
-from onelabel.training import Run, TrainConfig
-from onelabel.training.files import write_tensors
-from onelabel.training.restore import weights_metadata
+from onelabel.training import Run
 
 NAMES = tuple("abcde")
 SLOPE, KNOTS, INTERCEPT = np.array([1.5, -0.7]), np.array([0.2]), np.linspace(-2, 1, 5)
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("runs") / "run"
-    folder.mkdir()
-    torch.manual_seed(0)
-    config = TrainConfig(backbone="small-cnn", size=32, mode="finetune")
-    classifier = build_classifier(5, backbone="small-cnn").eval()
-    (folder / "config.toml").write_text(config.to_toml())
-    (folder / "metrics.jsonl").write_text("")
-    write_tensors(
-        folder / "weights-best.safetensors", classifier.state_dict(), weights_metadata(classifier, config, NAMES)
-    )
+def run(untrained_run: Callable[..., Path]) -> Path:
+    folder = untrained_run(NAMES)
     made = Carried(Calibration(SLOPE, KNOTS, INTERCEPT, 1.5), NAMES, 500, digest(folder))
     (folder / FILE).write_text(json.dumps(made.to_json()))
     return folder

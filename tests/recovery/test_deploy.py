@@ -5,37 +5,23 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from onelabel.data import load_dataset
-from onelabel.models import build_classifier
 from onelabel.recovery import export_run, predict
 from onelabel.recovery.prediction import find_pictures
-from onelabel.training import TrainConfig
-from onelabel.training.files import write_tensors
-from onelabel.training.restore import weights_metadata
 
 NAMES = tuple("abcdefghij")
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run folder as training leaves it, with weights nobody trained."""
-    folder = tmp_path_factory.mktemp("runs") / "run"
-    folder.mkdir()
-    torch.manual_seed(0)
-    config = TrainConfig(backbone="small-cnn", size=32, mode="finetune")
-    classifier = build_classifier(10, backbone="small-cnn").eval()
-    (folder / "config.toml").write_text(config.to_toml())
-    (folder / "metrics.jsonl").write_text("")
-    metadata = weights_metadata(classifier, config, NAMES)
-    write_tensors(folder / "weights-best.safetensors", classifier.state_dict(), metadata)
-    return folder
+def run(untrained_run: Callable[..., Path]) -> Path:
+    return untrained_run(NAMES)
 
 
 @pytest.fixture(scope="module")
