@@ -22,7 +22,7 @@ from _voc import voc_splits
 
 RECIPES = Path(__file__).parents[1] / "recipes" / "voc2012"
 STOP = {"an": 2}  #: epochs without a better validation mAP
-WANTED = ("config.toml", "environment.json", "metrics.jsonl", "result.json", "recording.safetensors")
+WANTED = ("config.toml", "environment.json", "data.json", "metrics.jsonl", "result.json", "recording.safetensors")
 WANTED += (
     "labels.safetensors",
     "landscape.safetensors",
@@ -58,6 +58,7 @@ def main() -> None:
 
     from onelabel.models import build_classifier
     from onelabel.training import Feed, TrainConfig, train
+    from onelabel.training.again import Origin
     from onelabel.training.machine import make_fabric
     from onelabel.training.recipes import settings_from
 
@@ -92,6 +93,7 @@ def main() -> None:
         settings = settings_from(RECIPES / f"{method}.toml", common, {"stop": STOP.get(method, "none")})
         made.append(args.runs / method)
         run = train(splits, out=made[-1], resume=True, model=classifier, feeds=feeds, fabric=fabric, **settings)
+        Origin("voc2012").save(made[-1])
         speed = max(run.result["images_per_second"])
         test, best = run.result["test_mAP"], run.result["best_epoch"] + 1
         told(f"{method}: test mAP {test:.2f}, epoch {best} of {len(run.history)}, {speed:,.0f} img/s")
