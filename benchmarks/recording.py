@@ -99,33 +99,44 @@ def main() -> None:
     config = TrainConfig(
         method=args.method, backbone=backbone, weights="random", size=size, batch_size=batch, device=args.device
     ).resolved()
+    began = time.perf_counter()
+
+    def told(text: str) -> None:
+        print(f"{time.perf_counter() - began:5.1f} s  {text}", flush=True)
+
     splits = random_splits(rows, size, classes)
     fabric = make_fabric(config)
     feed = Feed(splits.train, fabric.device, size=size)
-    network = build_classifier(classes, backbone=backbone)  # of both: it is compiled once
+    network = build_classifier(classes, backbone=backbone, stride="v1" if cuda else "auto")  # as the VOC runs' weights
+    told("pictures and network")
     plain, recording = (session(network, splits, feed, fabric, config, record) for record in (False, True))
-    for which in (plain, recording):
+    for which in (plain, recording):  # one network, compiled once
         steps(which, count, args.device)
-    ratios, one, two = [], [], []
+        told(f"first steps, recording {'off' if which is plain else 'on'}, graph {which.step.graph is not None}")
+    case = f"{backbone}, {size} px, batch {batch}, {classes} classes, {args.method}"
+    recorder = recording.recorder
+    assert recorder is not None
+    one: list[float] = []
+    two: list[float] = []
+    more: dict[str, Any] = {}
     for block in range(blocks):
         order = (plain, recording) if block % 2 else (recording, plain)
         taken = {id(which): steps(which, count, args.device) for which in order}
         one.append(taken[id(plain)])
         two.append(taken[id(recording)])
-        ratios.append(two[-1] / one[-1])
-    low, middle, high = statistics.quantiles(ratios, n=4)
-    case = f"{backbone}, {size} px, batch {batch}, {classes} classes, {args.method}"
-    entry = row(f"step, {case}", statistics.median(two) * 1e3, peers={"without": statistics.median(one) * 1e3})
-    print(f"recording costs {middle - 1:+.2%} of a step (quartiles {low - 1:+.2%} to {high - 1:+.2%})")
-    recorder = recording.recorder
-    assert recorder is not None
-    more: dict[str, Any] = {"share": middle - 1, "quartiles": [low - 1, high - 1]}
+        if block and (cuda or block == blocks - 1):
+            low, middle, high = statistics.quantiles([b / a for a, b in zip(one, two, strict=True)], n=4)
+            more = {"share": middle - 1, "quartiles": [low - 1, high - 1], "blocks": block + 1, "steps": count}
+            entry = row(f"step, {case}", statistics.median(two) * 1e3, peers={"without": statistics.median(one) * 1e3})
+            write(args.json, "recording", args.device, [entry], **more)
+    told(f"recording costs {middle - 1:+.2%} of a step (quartiles {low - 1:+.2%} to {high - 1:+.2%})")
     if not cuda:
         more["alone"] = alone(recorder, feed, batch) / statistics.median(one)
         print(f"timed alone it is {more['alone']:.2%} of a step")
-    began = time.perf_counter()
+    now = time.perf_counter()
     recorder.end_epoch("finetune", 0)
-    print(f"and {1e3 * (time.perf_counter() - began):.2f} ms at the end of an epoch")
+    more["end_ms"] = 1e3 * (time.perf_counter() - now)
+    print(f"and {more['end_ms']:.2f} ms at the end of an epoch")
     write(args.json, "recording", args.device, [entry], **more)
 
 

@@ -49,6 +49,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=448)
     parser.add_argument("--epochs", type=int, help="instead of the recipes'")
     parser.add_argument("--limit", type=int, help="use only so many rows of each part, to try the script out")
+    parser.add_argument("--cuda-graph", default="auto", choices=["auto", "off"])
     parser.add_argument("--device", default="auto")
     args = parser.parse_args()
     began = time.perf_counter()
@@ -67,6 +68,7 @@ def main() -> None:
         "backbone": args.backbone,
         "size": args.size,
         "device": args.device,
+        "cuda_graph": args.cuda_graph,
         "record": "on",
         "logger": "none",
         "weights": None if args.weights is None else args.weights.name,

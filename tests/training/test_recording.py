@@ -175,11 +175,11 @@ def test_full_labels_have_no_unknown(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("graph", ["auto", "off"])
-def test_on_a_gpu_every_entry_is_counted_once(tmp_path: Path, graph: str) -> None:
+@pytest.mark.parametrize(("graph", "compiled"), [("off", "off"), ("auto", "off"), ("auto", "auto")])
+def test_on_a_gpu_every_entry_is_counted_once(tmp_path: Path, graph: str, compiled: str) -> None:
     """Warming up and capturing leave no trace in the counters."""
     splits = scenes()
-    settings = {**SMALL, "device": "cuda", "cuda_graph": graph, "record": "on", "augment": "none"}
+    settings = {**SMALL, "device": "cuda", "cuda_graph": graph, "compile": compiled, "record": "on", "augment": "none"}
     run = train(splits, method="iu", out=tmp_path / "run", **settings)
     found = run.recording
     assert found is not None
