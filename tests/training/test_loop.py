@@ -82,7 +82,7 @@ def plain_loop(data: Splits[Any], model: Classifier, name: str, epochs: int, lr:
 def test_equals_a_plain_loop(options: dict[str, Any]) -> None:
     data = scenes()
     ours, theirs = classifier(), classifier()
-    settings = {**SMALL, "epochs": 2, "lr": 1e-4, "select": "last", **options}
+    settings = {**SMALL, "epochs": 2, "lr": 1e-4, "head_lr_scale": 10.0, "select": "last", **options}
     run = train(data, method="gr", model=ours, **settings)
     losses = plain_loop(data, theirs, "gr", 2, 1e-4, **options)
     assert [row["loss"] for row in run.history] == pytest.approx(losses, rel=1e-4)
@@ -246,7 +246,20 @@ def test_config_survives_toml(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not TOML"):
         TrainConfig.load(tmp_path / "config.toml")
     assert TrainConfig(mode="linear").resolved().batch_size == 16
-    assert TrainConfig().resolved() == replace(TrainConfig(), lr=1e-5, epochs=10, batch_size=8)
+    assert TrainConfig().resolved() == replace(TrainConfig(), lr=1e-5, epochs=10, batch_size=8, head_lr_scale=10)
+
+
+def test_the_heads_rate_follows_the_backbones_weights() -> None:
+    """Ten times the backbone's where that is pretrained, one rate for all where it starts at random."""
+    given: list[tuple[dict[str, Any], float]] = [
+        ({}, 10.0), ({"weights": "some.safetensors"}, 10.0), ({"weights": "random"}, 1.0),
+        ({"backbone": "small-cnn"}, 1.0), ({"backbone": "small-cnn", "weights": "mine.safetensors"}, 10.0),
+        ({"backbone": "small-cnn", "head_lr_scale": 3.0}, 3.0), ({"head_lr_scale": 0.0}, 0.0),
+    ]  # fmt: skip
+    for settings, scale in given:
+        assert TrainConfig.make(settings).resolved().head_lr_scale == scale
+    run = train(scenes(), method="em", **{**SMALL, "epochs": 1})
+    assert run.config.head_lr_scale == 1
 
 
 def test_recipe_and_overrides(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ class TrainConfig:
     epochs: int | None = None
     batch_size: int | None = None
     lr: float | None = None
-    head_lr_scale: float = 10.0  # fine-tuning only
+    head_lr_scale: float | None = None  # fine-tuning only; None: 10 over pretrained weights, 1 over random ones
     weight_decay: float = 0.0
     schedule: Literal["constant", "cosine"] = "constant"
     warmup_steps: int = 0
@@ -102,10 +102,18 @@ class TrainConfig:
             raise ValueError(f"stop: {self.stop}, expected 'none', 'em', 'gr' or at least 1 epoch of patience")
 
     def resolved(self) -> TrainConfig:
-        """With the mode's learning rate, epochs and batch size filled in."""
+        """With the mode's learning rate, epochs and batch size filled in, and the head's rate.
+
+        A new head over a pretrained backbone moves ten times faster, as the papers have it; over random weights that
+        made training diverge where one rate for all layers did not (docs/training.md).
+        """
+        from onelabel.models import starting_weights
+
         lr, epochs, batch = DEFAULTS["linear" if self.mode == "linear" else "finetune"]
+        random = starting_weights(self.backbone, self.weights) is None
         return dataclasses.replace(
             self,
+            head_lr_scale=self.head_lr_scale if self.head_lr_scale is not None else 1.0 if random else 10.0,
             lr=self.lr if self.lr is not None else lr,
             epochs=self.epochs if self.epochs is not None else epochs,
             batch_size=self.batch_size if self.batch_size is not None else batch,

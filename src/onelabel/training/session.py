@@ -79,10 +79,9 @@ class Session:
         self.split = any(is_split(p) for p in classifier.parameters())
         head = list(classifier.head.parameters())
         backbone = [] if linear else list(classifier.backbone.parameters())
+        scale = 1.0 if config.head_lr_scale is None else config.head_lr_scale
         self.optimizers = [
-            classifier_optimizer(
-                head, backbone, lr=phase.lr, head_lr_scale=config.head_lr_scale, weight_decay=config.weight_decay
-            ),
+            classifier_optimizer(head, backbone, lr=phase.lr, head_lr_scale=scale, weight_decay=config.weight_decay),
             *method_optimizers(criterion, phase.lr, self.device),
         ]
         self.average = Average(classifier, config.ema) if config.ema else None
