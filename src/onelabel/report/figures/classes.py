@@ -93,9 +93,8 @@ def class_improvement(runs: Sequence[RunView], *, part: str = "test") -> Any:
     ax.bar(np.arange(len(order)), gain[order], width=_width(order), color=np.where(better, style.BLUE, style.VERMILION))
     ax.axhline(0, color=style.INK, lw=0.8)
     share = 100 * better.mean() if len(order) else 0
-    ax.set(
-        ylabel="AP, difference in points", title=f"{after.label} − {before.label}: better on {share:.0f}% of classes"
-    )
+    names = f"{style.plain(after.label, 20)} − {style.plain(before.label, 20)}"
+    ax.set(ylabel="AP, difference in points", title=f"{names}\nbetter on {share:.0f}% of classes")
     return fig
 
 
