@@ -197,6 +197,17 @@ def test_the_page_is_made_of_the_rows_and_says_what_is_missing() -> None:
     assert page.page(tables.Results(rows, {"half.parquet": "no footer"})) == text
 
 
+def test_remarks_stand_below_what_they_are_about(tmp_path: Path) -> None:
+    bench.gather(tmp_path, tmp_path / "none.parquet")
+    plain = page.page(tables.find(tmp_path))
+    (tmp_path / "remarks.md").write_text("MIME here is plain pseudo-labelling.\n", encoding="utf-8")
+    text = page.page(tables.find(tmp_path))
+    head, found, rest = text.partition("MIME here is plain pseudo-labelling.\n\n")
+    assert found
+    assert head + rest == plain
+    assert rest.startswith("## Other label draws")
+
+
 def test_other_uniform_draws_are_one_column_with_their_spread() -> None:
     rows = some_rows("linear")
     for value, draw in ((80.0, "uniform:1"), (82.0, "uniform:2"), (70.0, "biased:1")):

@@ -49,7 +49,7 @@ def page(found: Results, dataset: str = DATASET) -> str:
     parts = [HEAD, "## All methods, linear", _sheet(overview(found, dataset, "linear"))]
     parts += ["## All methods, fine-tuned", _sheet(overview(found, dataset, "finetune"))]
     parts += ["## After linear initialisation", _sheet(overview(found, dataset, "linearinit", only_run=True))]
-    parts += ["## Does ours order methods as the papers do?", orders(found, dataset)]
+    parts += ["## Does ours order methods as the papers do?", orders(found, dataset), found.remarks]
     parts += ["## Other label draws, linear", draws(found, dataset)]
     parts += ["## Early stopping", text] if (text := stopping(found, dataset)) else []
     parts += ["## The papers' tables", "Each as `onelabel bench table NAME --results docs/results/bench` prints it."]

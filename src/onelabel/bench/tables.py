@@ -25,9 +25,13 @@ MODES = {"linear-train-recovery": "linear", "ablation": "finetune"}
 
 @dataclass(frozen=True)
 class Results(Found):
-    """Rows, and facts about label matrices (`labels-DATASET.json`) for the tables that need no run."""
+    """Rows, and facts about label matrices (`labels-DATASET.json`) for the tables that need no run.
+
+    `remarks` is what somebody wrote about them (`remarks.md`).
+    """
 
     labels: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    remarks: str = ""
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,9 @@ def find(folder: str | Path) -> Results:
             labels[file.stem.removeprefix("labels-")] = json.loads(file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             found.unreadable[file.name] = str(error)
-    return Results(found.rows, found.unreadable, labels)
+    words = Path(folder) / "remarks.md"
+    remarks = words.read_text(encoding="utf-8").strip() if words.is_file() else ""
+    return Results(found.rows, found.unreadable, labels, remarks)
 
 
 def build(name: str, found: Found, *, dataset: str = "voc2012") -> Sheet:
