@@ -18,6 +18,7 @@ from onelabel.data import FeatureDataset, Splits
 from onelabel.labels import Labels
 from onelabel.report import write_report
 from onelabel.report.numbers import class_rows, headline, missing_labels, next_steps
+from onelabel.report.page import chance
 from onelabel.report.runs import main_run, read_run, read_runs
 from onelabel.training import train
 
@@ -118,6 +119,12 @@ def test_what_it_says_is_what_the_runs_say(page: Path, runs: list[Any]) -> None:
     assert "full labels (BCE)" in text
     assert "onelabel review" in text
     assert "onelabel audit plan" in text
+
+
+def test_no_probability_is_called_certain() -> None:
+    assert [chance(p) for p in (0.0, 0.0049, 0.005, 0.5, 0.9949, 0.995, 1.0)] == [
+        "<0.01", "<0.01", "0.01", "0.50", "0.99", ">0.99", ">0.99",
+    ]  # fmt: skip
 
 
 def test_pictures_are_there(page: Path) -> None:

@@ -58,7 +58,7 @@ def write_report(
         loader=need("jinja2", "report").PackageLoader("onelabel.report"), autoescape=True, trim_blocks=True,
         lstrip_blocks=True, undefined=need("jinja2", "report").StrictUndefined,
     )  # fmt: skip
-    environment.filters |= {"number": number, "signed": signed}
+    environment.filters |= {"number": number, "signed": signed, "chance": chance}
     atomic_write(target, environment.get_template("report.html").render(context))
     return target
 
@@ -159,6 +159,11 @@ def number(value: Any, places: int = 1) -> str:
     if value is None or (isinstance(value, float) and not np.isfinite(value)):
         return "–"
     return f"{value:,}" if isinstance(value, int) else f"{value:,.{places}f}"
+
+
+def chance(p: float) -> str:
+    """A probability; nobody is told that something is certain."""
+    return "<0.01" if p < 0.005 else ">0.99" if p >= 0.995 else f"{p:.2f}"
 
 
 def signed(value: Any, places: int = 1) -> str:
