@@ -314,6 +314,27 @@ def test_commands(
     assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_folders_of_results_alone(results: Path, tmp_path: Path) -> None:
+    """The sweeps of one and the table of the other, which holds the project's own results."""
+    from onelabel.bench.results import read
+
+    kept = Path(__file__).parents[2] / "docs" / "results" / "bench"
+    target = write_report([results, kept], tmp_path / "b.html")
+    text = re.sub(r"\s+", " ", " ".join(Reader(target.read_text(encoding="utf-8")).text))
+    assert "voc2012, linear" in text
+    cells: dict[Any, list[Any]] = {}
+    for row in read(kept):
+        if (row.dataset, row.label, row.mode, row.draw, row.fraction) == ("voc2012", "an", "linear", "uniform1200", 1):
+            cells.setdefault((row.settings["lr"], row.settings["batch_size"]), []).append(row)
+    best = max(cells.values(), key=lambda rows: np.mean([row.validation_map for row in rows]))
+    values = [row.test_map for row in best]
+    assert f" an {best[0].settings['lr']:g}, {best[0].settings['batch_size']}" in text
+    assert f"{np.mean(values):.2f} ± {np.std(values, ddof=1):.2f}" in text
+    assert len(re.findall("<figure ", target.read_text(encoding="utf-8"))) >= 5
+    with pytest.raises(FileNotFoundError, match="no run there"):
+        write_report([tmp_path / "nothing"], tmp_path / "x.html")
+
+
 # -- in a browser ------------------------------------------------------------------------------------------------------
 
 

@@ -14,9 +14,12 @@ app = typer.Typer()
 
 @app.command()
 def report(
-    runs: Annotated[list[Path] | None, typer.Argument(metavar="RUN…", help="Run folders on the same classes.")] = None,
+    runs: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="RUN…|BENCH", help="Run folders on the same classes, or a folder of benchmark results."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="The HTML file.")] = Path("report.html"),
-    bench: Annotated[Path | None, typer.Option(help="A folder of benchmark results: its sweeps are drawn.")] = None,
+    bench: Annotated[Path | None, typer.Option(help="A folder of benchmark results, beside runs.")] = None,
     recovered: Annotated[Path | None, typer.Option(help="The Parquet file of onelabel recover.")] = None,
     leaderboard: Annotated[Path | None, typer.Option(help="The CSV of onelabel compare.")] = None,
     title: Annotated[str | None, typer.Option(help="The page's title.")] = None,
@@ -25,7 +28,8 @@ def report(
 ) -> None:
     """Write one self-contained HTML page: numbers with intervals, curves, every class, examples, missing labels.
 
-    Examples: onelabel report runs/digits-an runs/digits-gr; onelabel report runs/mine --recovered recovered.parquet
+    Examples: onelabel report runs/digits-an runs/digits-gr; onelabel report runs/mine --recovered recovered.parquet;
+    onelabel report results/
     """
     from onelabel.report import write_report
 

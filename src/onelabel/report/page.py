@@ -33,10 +33,10 @@ def write_report(
     """Write one HTML file about runs on the same classes: no network, dark and light, prints well.
 
     Args:
-        runs: run folders; those of AN and of full labels serve as yardsticks.
+        runs: run folders; those of AN and of full labels serve as yardsticks. A folder of results counts as `bench`.
         out: the file, or a folder to put report.html into.
         recovered: the Parquet file of `onelabel recover`. leaderboard: the CSV of `onelabel compare`.
-        bench: a folder of benchmark results, whose sweeps are drawn too.
+        bench: a folder of benchmark results: a table of each dataset and mode, and the sweeps drawn.
         data: the `Splits` the runs were trained on; else what their data.json names, where it is still there.
         title, note: the page's title, and a sentence about what was run.
     """
@@ -45,15 +45,12 @@ def write_report(
     given = None
     if data is not None:
         given = {name: PartLabels(part.observed.to_dense(), part.true) for name, part in data.parts.items()}
-    found = read_runs(list(runs), given) if runs else []
-    rows: list[Any] = []
-    if bench is not None:
-        from onelabel.bench.results import read
-
-        rows = read(bench)
-    if not found and not rows:
+    apart = [path for path in runs if holds_results(path)]
+    found = read_runs([path for path in runs if path not in apart], given) if len(runs) > len(apart) else []
+    results = _results([*apart, *([bench] if bench is not None else [])])
+    if not found and not results.rows:
         raise ValueError("runs: none given, and no benchmark results; give run folders, or bench=")
-    context = make_context(found, recovered, leaderboard, rows, data, title, note)
+    context = make_context(found, recovered, leaderboard, results, data, title, note)
     environment = need("jinja2", "report").Environment(
         loader=need("jinja2", "report").PackageLoader("onelabel.report"), autoescape=True, trim_blocks=True,
         lstrip_blocks=True, undefined=need("jinja2", "report").StrictUndefined,
@@ -63,8 +60,32 @@ def write_report(
     return target
 
 
+def holds_results(path: str | Path) -> bool:
+    """Whether there are benchmark results rather than a run."""
+    place = Path(path)
+    return not (place / "config.toml").is_file() and place.is_dir() and any(place.glob("*.parquet"))
+
+
+def _results(folders: Sequence[str | Path]) -> Any:
+    from onelabel.bench.tables import Results, find
+
+    found = [find(folder) for folder in folders]
+    unreadable = {f"{folder}/{name}": why for folder, f in zip(folders, found, strict=True)
+                  for name, why in f.unreadable.items()}  # fmt: skip
+    return Results([row for f in found for row in f.rows], unreadable)
+
+
+def result_sheets(results: Any) -> list[Any]:
+    """A table per dataset and mode: every method that was run, best first."""
+    from onelabel.bench.page import overview
+
+    made = dict.fromkeys((row.dataset, row.mode) for row in results.rows if row.done)
+    sheets = [overview(results, dataset, mode, only_run=True) for dataset, mode in made]
+    return [sheet for sheet in sheets if sheet.rows]
+
+
 def make_context(
-    runs: list[RunView], recovered: Any, leaderboard: Any, results: list[Any], data: Any, title: Any, note: Any
+    runs: list[RunView], recovered: Any, leaderboard: Any, results: Any, data: Any, title: Any, note: Any
 ) -> dict[str, Any]:
     """Everything the template prints."""
     file = None
@@ -76,10 +97,10 @@ def make_context(
         "title": title or "onelabel report", "note": note, "version": __version__, "runs": runs,
         "made": time.strftime("%Y-%m-%d %H:%M"), "style": style, "leaderboard": numbers.leaderboard(leaderboard),
         "facts": [], "headline": [], "classes": [], "examples": [], "missing": [], "steps": [], "settings": [],
-        "recovered": file, "main": None, "baseline": None, "repetitions": 0,
+        "recovered": file, "main": None, "baseline": None, "repetitions": 0, "sheets": result_sheets(results),
     }  # fmt: skip
     with progress("report", 4) as advance:
-        sections = result_sections(results)
+        sections = result_sections(results.rows)
         if runs:
             best = main_run(runs)
             splits = data if data is not None else splits_of(best)
