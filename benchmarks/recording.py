@@ -89,6 +89,9 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=None, help="blocks of steps that take turns")
     parser.add_argument("--steps", type=int, default=None, help="steps of a block")
     parser.add_argument("--method", default="em")
+    parser.add_argument(
+        "--compile", default="auto", choices=["auto", "off"], help="off saves a minute on a cold machine"
+    )
     parser.add_argument("--json", default=None)
     args = parser.parse_args()
     cuda = args.device == "cuda"
@@ -97,7 +100,13 @@ def main() -> None:
     backbone, size, classes, batch, rows = ("resnet50", 448, 20, 8, 800) if cuda else ("small-cnn", 64, 10, 32, 640)
     count, blocks = args.steps or (50 if cuda else 1), args.blocks or (21 if cuda else 121)
     config = TrainConfig(
-        method=args.method, backbone=backbone, weights="random", size=size, batch_size=batch, device=args.device
+        method=args.method,
+        backbone=backbone,
+        weights="random",
+        size=size,
+        batch_size=batch,
+        device=args.device,
+        compile=args.compile,
     ).resolved()
     began = time.perf_counter()
 
@@ -114,6 +123,7 @@ def main() -> None:
         steps(which, count, args.device)
         told(f"first steps, recording {'off' if which is plain else 'on'}, graph {which.step.graph is not None}")
     case = f"{backbone}, {size} px, batch {batch}, {classes} classes, {args.method}"
+    case += ", not compiled" if cuda and args.compile == "off" else ""
     recorder = recording.recorder
     assert recorder is not None
     one: list[float] = []
