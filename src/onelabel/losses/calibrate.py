@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from onelabel.losses.draw import log_any, posterior
+from onelabel.losses.draw import draw_log_likelihood, log_any, posterior
 from onelabel.losses.level import level_step
 from onelabel.losses.sample import EXACT, LIMIT, Sample, basis
 
@@ -122,6 +122,16 @@ def fit_calibration(
         a, b, total = new_a, new_b, sums.total / sums.rows
     given = k is not None
     return Calibration(a.numpy(), bends.numpy(), b.numpy(), total if k is None else float(k), step, done, given)
+
+
+def log_likelihood(line: Calibration, sample: Sample, *, doubt: str = "either") -> float:
+    """What `fit_calibration` maximises, without its priors: the mean of log P(observed | x) over the sample's rows."""
+    total = 0.0
+    for part in sample.blocks():
+        logits = line.logits(sample.scores[part])
+        found = draw_log_likelihood(logits, sample.observed[part], exact=EXACT)
+        total += float((found - log_any(logits) if doubt == "either" else found).sum())
+    return total / max(len(sample.scores), 1)
 
 
 @dataclass

@@ -53,6 +53,7 @@ class TrainConfig:
     linear_batch_size: int = 16
     # after fine-tuning, a student of the method's calibrated probabilities; "auto": where the method asks for one
     student: Literal["auto", "on", "off"] = "auto"
+    student_looks: Literal["closer", "whole"] = "closer"  # whether its teacher looks at parts of the pictures too
     # selection
     select: Literal["mAP", "observed", "loss", "last"] = "mAP"  # "observed": mAP of validation's observed labels alone
     stop: Literal["none", "em", "gr"] | int = "none"  # a number: epochs without improvement

@@ -12,11 +12,13 @@ from torch import Tensor, nn
 from onelabel.data import Dataset
 from onelabel.metrics import mean_average_precision
 from onelabel.models import Classifier
+from onelabel.system import progress
 from onelabel.training.config import TrainConfig
 from onelabel.training.feeds import Feed
 from onelabel.training.machine import all_parts
 
 Forward = Callable[..., tuple[Tensor, Tensor]]
+Probabilities = Callable[[Tensor], Tensor]
 
 
 def score(
@@ -26,14 +28,35 @@ def score(
     return score_flips(module, feed, fabric, batch_size=batch_size, flip=flip, forward=forward)[-1]
 
 
-@torch.no_grad()
 def score_flips(
     module: nn.Module, feed: Feed, fabric: Any, *, batch_size: int, flip: bool = True, forward: Forward | None = None
 ) -> tuple[Tensor, ...]:
-    """Probabilities N×L of the pictures and, with `flip`, also averaged with those of the mirrored ones, in one pass.
+    """Probabilities N×L of the pictures and, with `flip`, also averaged with those of the mirrored ones."""
+
+    def views(inputs: Tensor, p: Probabilities) -> tuple[Tensor, ...]:
+        plain = p(inputs)
+        if not flip:
+            return (plain,)
+        return plain, (plain + p(inputs.flip(2))) / 2 if inputs.ndim == 4 else plain
+
+    return score_views(module, feed, fabric, views, batch_size=batch_size, forward=forward)
+
+
+@torch.no_grad()
+def score_views(
+    module: nn.Module,
+    feed: Feed,
+    fabric: Any,
+    views: Callable[[Tensor, Probabilities], tuple[Tensor, ...]],
+    *,
+    batch_size: int,
+    forward: Forward | None = None,
+    title: str = "",
+) -> tuple[Tensor, ...]:
+    """What `views(inputs, p)` makes of every batch of a split with p, the network's probabilities; N×L each, in order.
 
     Every process scores its share of the rows and gets all of them back. Batches are padded to one shape, so that a
-    compiled `forward` is compiled once.
+    compiled `forward` is compiled once. title: of a progress bar.
     """
     call = module if forward is None else forward
     was, wanted = module.training, _share(feed.rows, fabric)
@@ -41,19 +64,15 @@ def score_flips(
     size = min(batch_size, share)
     wanted = torch.cat([wanted, wanted[-1:].expand(-share % size)])
     module.eval()
-    parts: tuple[list[Tensor], ...] = ([], []) if flip else ([],)
+    parts: list[tuple[Tensor, ...]] = []
     try:
-        for inputs in feed.batches(wanted, size):
-            with fabric.autocast():
-                probabilities = torch.sigmoid(call(inputs)[0].float())
-                parts[0].append(probabilities)
-                if flip and inputs.ndim == 4:
-                    probabilities = (probabilities + torch.sigmoid(call(inputs.flip(2))[0].float())) / 2
-            if flip:
-                parts[1].append(probabilities)
+        with progress(title, len(wanted), wanted=bool(title) and fabric.is_global_zero) as advance, fabric.autocast():
+            for inputs in feed.batches(wanted, size):
+                parts.append(views(inputs, lambda x: torch.sigmoid(call(x)[0].float())))
+                advance(len(inputs))
     finally:
         module.train(was)
-    return tuple(_everything(torch.cat(each)[:share], feed.rows, fabric) for each in parts)
+    return tuple(_everything(torch.cat(each)[:share], feed.rows, fabric) for each in zip(*parts, strict=True))
 
 
 def truth(feed: Feed) -> tuple[Tensor, bool]:

@@ -16,7 +16,7 @@ from onelabel.models import Classifier
 from onelabel.system import say
 from onelabel.training.config import TrainConfig
 from onelabel.training.ema import Average
-from onelabel.training.evaluate import score_flips
+from onelabel.training.evaluate import score_flips, score_views
 from onelabel.training.feeds import Feed
 from onelabel.training.optim import Rates, classifier_optimizer, method_optimizers, schedule_table
 from onelabel.training.plan import Plan
@@ -153,6 +153,11 @@ class Session:
         """Those of the pictures and, with `flip`, also those averaged with the mirrored ones', in one pass."""
         size = self.config.eval_batch_size
         return score_flips(self.network, feed, self.fabric, batch_size=size, flip=flip, forward=self.forward)
+
+    def scores_views(self, feed: Feed, views: Any, *, title: str = "") -> tuple[Tensor, ...]:
+        """What `views` makes of a split's pictures: `evaluate.score_views`."""
+        how = {"batch_size": self.config.eval_batch_size, "forward": self.forward, "title": title}
+        return score_views(self.network, feed, self.fabric, views, **how)
 
     @contextlib.contextmanager
     def holding(self, track: str) -> Iterator[None]:

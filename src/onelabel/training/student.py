@@ -1,7 +1,6 @@
 """A student of a method's calibrated probabilities: docs/roll-call.md.
 
-The teacher's logits s on held-out rows are turned into probabilities σ(a·s + b_l), a and b_l by maximum likelihood: of
-true labels where the held-out rows have them, else of their one observed label as a draw from the labels present. The
+The teacher's logits on held-out rows are turned into probabilities σ(a·s + b_l) by maximum likelihood (`looking`). The
 same line, steeper by SHARPEN and moved so that a training row has as many labels as a held-out one, gives the training
 set's targets; a fresh start of the network learns them.
 """

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from onelabel.contract import Method
-from onelabel.losses.calibrate import Calibration, fit_calibration
-from onelabel.losses.sample import draw_sample, known_sample
 from onelabel.models import Classifier
 from onelabel.system import say
 from onelabel.training.config import TrainConfig
 from onelabel.training.feeds import Feed
 from onelabel.training.files import explaining, read_tensors, write_tensors
+from onelabel.training.looking import Looks, believe
 from onelabel.training.machine import TrainingError
 from onelabel.training.run import RunFolder
 from onelabel.training.session import Session
@@ -81,23 +77,12 @@ class Start:
     def teach(self, session: Session, feeds: dict[str, Feed], best: Best, splits: Any) -> Student:
         """After the teacher: its probabilities of the training set, and the network back where it began."""
         fill_state(session.classifier, best.weights)
-        line = held_out_line(session, feeds["validation"])
-        q = targets(line, logits_of(session, feeds["train"]), session.train.observed)
-        say(f"student: {line.k:.2f} labels a row by the held-out rows; slope {line.slope[0]:.2f}")
+        closer = session.config.student_looks == "closer"
+        weight, line = believe(Looks.take(session, feeds["validation"], closer=closer), feeds["validation"])
+        logits = Looks.take(session, feeds["train"], closer=closer and weight > 0).combined(weight)
+        q = targets(line, logits, session.train.observed)
+        say(f"student: {line.k:.2f} labels a row by the held-out rows; a closer look counts {weight:g} times")
         fill_state(self.classifier, self.weights)
         made = Student()
         made.bind(splits.train.observed)
         return made.to(q.device).teach(q)
-
-
-def held_out_line(session: Session, feed: Feed) -> Calibration:
-    """σ(a·s + b_l) by true labels where the held-out rows have them, else by their observed ones."""
-    logits = logits_of(session, feed)
-    if feed.true is not None:
-        return fit_calibration(known_sample(logits, feed.true), knots=(), doubt="both")
-    return fit_calibration(draw_sample(logits, feed.part.observed), knots=())
-
-
-def logits_of(session: Session, feed: Feed) -> Tensor:
-    """Logits of the mean probability over both flips, N×L."""
-    return torch.logit(session.scores(feed, flip=True).float().clamp(1e-7, 1 - 1e-7))
