@@ -108,6 +108,7 @@ def main() -> None:
         "compile_mode": args.compile_mode,
         "cuda_graph": args.cuda_graph,
         "save_scores": False,  # the training set's too: a fine-tuning's rows do without
+        "record": "off",
     }
     fabric = make_fabric(TrainConfig.make({"size": args.size, **machine}))
     feeds = {name: Feed(p, fabric.device, size=args.size) for name, p in splits.parts.items()}

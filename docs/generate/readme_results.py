@@ -26,8 +26,9 @@ def block(page: str) -> str:
     for title, mode in SECTIONS:
         rows = [row for row in table(page, title) if row["method"].split(" ")[0] in METHODS and row["seeds"].isdigit()]
         for row in rows:
-            name = row["method"].split(" ")[0]
-            lines.append(f"| {mode} | {WORDS.get(name, name)} | " + " | ".join(row[c] for c in COLUMNS[1:]) + " |")
+            name, _, about = row["method"].partition(" ")
+            shown = WORDS.get(name, " ".join([name, about]).strip())
+            lines.append(f"| {mode} | {shown} | " + " | ".join(row[c] for c in COLUMNS[1:]) + " |")
     return "\n".join(lines)
 
 

@@ -141,8 +141,7 @@ def test_spread_is_pooled_and_tells_which_reversals_are_noise() -> None:
     swapped = [dataclasses.replace(r, test_map=r.test_map + 2.1) if r.label == "an" else r for r in rows]
     lines = page.orders(tables.Results(swapped, {}), "voc2012").splitlines()
     line = next(line for line in lines if line.startswith("- em Table 1 (finetune), ours finetune"))
-    noise = statistics.fmean(statistics.variance(MAPS[name]) for name in ("an", "em", "bce")) ** 0.5  # gr is not in it
-    assert f"1 lie within two standard errors of a tie here (spread over seeds {noise:.2f})" in line
+    assert f"1 lie within two standard errors of a tie here (spread over seeds {pooled:.2f})" in line
 
 
 def test_published_numbers_are_read_as_printed() -> None:
@@ -195,6 +194,23 @@ def test_the_page_is_made_of_the_rows_and_says_what_is_missing() -> None:
     assert "finetune, not run: bce-ls" in text
     assert "only a part of the grid run: bce (1 of 8)" in text
     assert page.page(tables.Results(rows, {"half.parquet": "no footer"})) == text
+
+
+def test_runs_after_linear_initialisation_stand_beside_the_fine_tuned_ones() -> None:
+    plan = bench.make_plan("voc2012", ["roll-call", "gr"], modes=["linearinit"], seeds=[0])
+    phases = [{"phase": "linear", "epoch": 0}, {"phase": "student", "epoch": 0}]
+    rows = [*some_rows(), *(p.row(test_map=88.5 - i / 10, history=phases * (i == 0)) for i, p in enumerate(plan))]
+    sheet = page.overview(tables.Results(rows, {}), "voc2012", "finetune")
+    names = [line[0] for line in sheet.rows]
+    told = "roll-call (after linear initialisation, then a student)"
+    assert names[:4] == ["bce (full)", told, "gr (after linear initialisation)", "gr"]
+    assert "roll-call" not in names  # as not run
+    assert sheet.rows[1][sheet.columns.index("Δ AN")] == "+3.47"
+    lines = page.missing(tables.Results(rows, {}), "voc2012").splitlines()
+    line = next(line for line in lines if line.startswith("- finetune, not run"))
+    absent, _, few = line.partition("; with a single seed: ")
+    assert "roll-call" not in absent
+    assert few == "roll-call (1)."
 
 
 def test_remarks_stand_below_what_they_are_about(tmp_path: Path) -> None:

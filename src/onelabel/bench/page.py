@@ -48,7 +48,6 @@ def page(found: Results, dataset: str = DATASET) -> str:
     """The whole page as Markdown."""
     parts = [HEAD, "## All methods, linear", _sheet(overview(found, dataset, "linear"))]
     parts += ["## All methods, fine-tuned", _sheet(overview(found, dataset, "finetune"))]
-    parts += ["## After linear initialisation", _sheet(overview(found, dataset, "linearinit", only_run=True))]
     parts += ["## Does ours order methods as the papers do?", orders(found, dataset), found.remarks]
     parts += ["## Other label draws, linear", draws(found, dataset)]
     parts += ["## Early stopping", text] if (text := stopping(found, dataset)) else []
@@ -71,37 +70,45 @@ def _short(sheet: Sheet) -> Sheet:
     return Sheet(sheet.title, sheet.columns, sheet.rows, notes)
 
 
-def overview(found: Results, dataset: str, mode: str, *, only_run: bool = False) -> Sheet:
-    """Every method of the catalogue in one mode, best first, with its differences, its anchor and published values."""
+def overview(found: Results, dataset: str, mode: str) -> Sheet:
+    """Every method of the catalogue in one mode, best first, with its differences, its anchor and published values.
+
+    Beside the fine-tuned ones stand those fine-tuned after linear initialisation.
+    """
     known = list_methods()
-    named = {name: pick(found.rows, dataset, name, mode) for name in known}
     extra = sorted({r.label for r in found.rows if r.mode == mode and r.method not in known and r.dataset == dataset})
-    named |= {name: pick(found.rows, dataset, name, mode) for name in extra}
-    base, full = named.get("an"), named.get("bce")
+    named = {(name, mode): pick(found.rows, dataset, name, mode) for name in (*known, *extra)}
+    if mode == "finetune":
+        for name in known:
+            if (cell := pick(found.rows, dataset, name, "linearinit")) is not None:
+                named[name, "linearinit"] = cell
+                if named[name, mode] is None:
+                    del named[name, mode]
+    base, full = named["an", mode], named["bce", mode]
     ordered = sorted(named.items(), key=lambda item: -(item[1].mean("test_map") or 0) if item[1] else 1.0)
     metric = "test_map"
-    tests = holm([_p(cell, base) if name != "an" else None for name, cell in ordered])
+    tests = holm([_p(cell, base) if name != "an" else None for (name, _), cell in ordered])
     lines = []
-    for (name, cell), p in zip(ordered, tests, strict=True):
-        mark = anchor(dataset, mode, name)
-        values = [str(n) for n in _printed(dataset, mode, name)]
+    for ((name, way), cell), p in zip(ordered, tests, strict=True):
+        mark = anchor(dataset, way, name)
+        values = [str(n) for n in _printed(dataset, way, name)]
         where = "; ".join(dict.fromkeys(values)) or "–"
         known_as = "–" if mark is None else _anchor(mark.plain, mark.averaged_flip, mark.program, mark.program_of)
         if cell is None:
-            if only_run:
-                continue
-            bad = tables.failures(found.rows, dataset, name, mode)
+            bad = tables.failures(found.rows, dataset, name, way)
             lines.append((name, "–", bad[0].error[:60] if bad else NOT_RUN, *["–"] * 5, known_as, where))
             continue
         first = cell.rows[0]
-        tried = len(cells(tables.candidates(found.rows, dataset, name, mode)))
+        tried = len(cells(tables.candidates(found.rows, dataset, name, way)))
         rate = f"{first.settings.get('lr', 0):g}, {first.settings.get('batch_size', '–')}"
         rate += f" (best of {tried})" if tried > 1 else ""
         gaps = [tables._gap(cell, other, metric) for other in (base, full)]
-        seen = "" if first.supervision == "positive" else f" ({first.supervision})"
+        about = [first.supervision] if first.supervision != "positive" else []
+        about += ["after linear initialisation"] if way == "linearinit" else []
+        about += ["then a student"] if any(epoch.get("phase") == "student" for epoch in first.history) else []
         lines.append(
-            (f"{name}{seen}", rate, cell.text(metric), str(len(cell.rows)), gaps[0], p_text(p),
-             gaps[1], cell.text("test_map_averaged_flip"), known_as, where)
+            (name + (f" ({', '.join(about)})" if about else ""), rate, cell.text(metric), str(len(cell.rows)), gaps[0],
+             p_text(p), gaps[1], cell.text("test_map_averaged_flip"), known_as, where)
         )  # fmt: skip
     columns = (
         "method", "lr, batch", "test mAP", "seeds", "Δ AN", "p (Holm)", "Δ full labels", "averaged, flips", "anchor",
@@ -148,7 +155,7 @@ def orders(found: Results, dataset: str) -> str:
             text += f"{agreed.agree} of {agreed.pairs} pairs that differ by ≥ 0.5 there stand the same way here."
             shown = [f"{b} over {w} ({gap:+.1f} there, {mine:+.1f} here)" for b, w, gap, mine in agreed.against[:8]]
             more = len(agreed.against) - len(shown)
-            noise = spread([cell for cell in picked.values() if cell])
+            noise = spread([cell for name in list_methods() if (cell := pick(found.rows, dataset, name, mode))])
             seeds = {name: len(cell.rows) for name, cell in picked.items() if cell}
             close = sum(-mine < 2 * noise * (1 / seeds[b] + 1 / seeds[w]) ** 0.5 for b, w, _, mine in agreed.against)
             if agreed.against and noise:
@@ -164,7 +171,11 @@ def missing(found: Results, dataset: str) -> str:
     """What the results do not have."""
     lines = []
     for mode in ("linear", "finetune"):
-        cells_of = {name: pick(found.rows, dataset, name, mode) for name in list_methods()}
+        also = "linearinit" if mode == "finetune" else mode
+        cells_of = {
+            name: pick(found.rows, dataset, name, mode) or pick(found.rows, dataset, name, also)
+            for name in list_methods()
+        }
         absent = [name for name, cell in cells_of.items() if cell is None]
         few = [f"{name} ({len(cell.rows)})" for name, cell in cells_of.items() if cell and len(cell.rows) < 2]
         lines.append(
