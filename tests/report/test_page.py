@@ -328,8 +328,7 @@ def test_folders_of_results_alone(results: Path, tmp_path: Path) -> None:
             cells.setdefault((row.settings["lr"], row.settings["batch_size"]), []).append(row)
     best = max(cells.values(), key=lambda rows: np.mean([row.validation_map for row in rows]))
     values = [row.test_map for row in best]
-    assert f" an {best[0].settings['lr']:g}, {best[0].settings['batch_size']}" in text
-    assert f"{np.mean(values):.2f} ± {np.std(values, ddof=1):.2f}" in text
+    assert f" AN {np.mean(values):.2f} ± {np.std(values, ddof=1):.2f} {len(values)} – " in text
     assert len(re.findall("<figure ", target.read_text(encoding="utf-8"))) >= 5
     with pytest.raises(FileNotFoundError, match="no run there"):
         write_report([tmp_path / "nothing"], tmp_path / "x.html")

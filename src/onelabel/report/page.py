@@ -13,6 +13,7 @@ from onelabel import __version__
 from onelabel.report import numbers, pictures, style
 from onelabel.report.examples import examples
 from onelabel.report.intervals import repetitions
+from onelabel.report.results import holds_results, result_tables
 from onelabel.report.runs import RunView, baseline, main_run, read_runs, splits_of
 from onelabel.report.sections import figure_sections, result_sections
 from onelabel.system import atomic_write, need, progress
@@ -45,10 +46,15 @@ def write_report(
     given = None
     if data is not None:
         given = {name: PartLabels(part.observed.to_dense(), part.true) for name, part in data.parts.items()}
-    apart = [path for path in runs if holds_results(path)]
-    found = read_runs([path for path in runs if path not in apart], given) if len(runs) > len(apart) else []
-    results = _results([*apart, *([bench] if bench is not None else [])])
-    if not found and not results.rows:
+    benches = [path for path in runs if holds_results(path)] + ([] if bench is None else [bench])
+    folders = [path for path in runs if path not in benches]
+    found = read_runs(folders, given) if folders else []
+    results: list[Any] = []
+    if benches:
+        from onelabel.bench.results import read
+
+        results = [row for place in benches for row in read(place)]
+    if not found and not results:
         raise ValueError("runs: none given, and no benchmark results; give run folders, or bench=")
     context = make_context(found, recovered, leaderboard, results, data, title, note)
     environment = need("jinja2", "report").Environment(
@@ -60,32 +66,8 @@ def write_report(
     return target
 
 
-def holds_results(path: str | Path) -> bool:
-    """Whether there are benchmark results rather than a run."""
-    place = Path(path)
-    return not (place / "config.toml").is_file() and place.is_dir() and any(place.glob("*.parquet"))
-
-
-def _results(folders: Sequence[str | Path]) -> Any:
-    from onelabel.bench.tables import Results, find
-
-    found = [find(folder) for folder in folders]
-    unreadable = {f"{folder}/{name}": why for folder, f in zip(folders, found, strict=True)
-                  for name, why in f.unreadable.items()}  # fmt: skip
-    return Results([row for f in found for row in f.rows], unreadable)
-
-
-def result_sheets(results: Any) -> list[Any]:
-    """A table per dataset and mode: every method that was run, best first."""
-    from onelabel.bench.page import overview
-
-    made = dict.fromkeys((row.dataset, row.mode) for row in results.rows if row.done)
-    sheets = [overview(results, dataset, mode, only_run=True) for dataset, mode in made]
-    return [sheet for sheet in sheets if sheet.rows]
-
-
 def make_context(
-    runs: list[RunView], recovered: Any, leaderboard: Any, results: Any, data: Any, title: Any, note: Any
+    runs: list[RunView], recovered: Any, leaderboard: Any, results: list[Any], data: Any, title: Any, note: Any
 ) -> dict[str, Any]:
     """Everything the template prints."""
     file = None
@@ -97,10 +79,10 @@ def make_context(
         "title": title or "onelabel report", "note": note, "version": __version__, "runs": runs,
         "made": time.strftime("%Y-%m-%d %H:%M"), "style": style, "leaderboard": numbers.leaderboard(leaderboard),
         "facts": [], "headline": [], "classes": [], "examples": [], "missing": [], "steps": [], "settings": [],
-        "recovered": file, "main": None, "baseline": None, "repetitions": 0, "sheets": result_sheets(results),
+        "recovered": file, "main": None, "baseline": None, "repetitions": 0, "tables": result_tables(results),
     }  # fmt: skip
     with progress("report", 4) as advance:
-        sections = result_sections(results.rows)
+        sections = result_sections(results)
         if runs:
             best = main_run(runs)
             splits = data if data is not None else splits_of(best)
