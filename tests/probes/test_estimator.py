@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+import scipy.sparse
 from sklearn.base import clone
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import GridSearchCV
@@ -16,14 +17,17 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 from onelabel.labels import Labels
-from onelabel.probes import OneLabelClassifier
+from onelabel.probes import OneLabelClassifier, ProbeSpec, fit_probes
+from onelabel.recovery import crossfit
 
-#: `predict` is an N×L matrix whatever the form of y, for a row may have several labels; these three checks ask for one
+#: `predict` is an N×L matrix whatever the form of y, for a row may have several labels; these checks ask for one
 #: class a row (and, of two classes, for one column of decisions).
 MATRIX = "predict names every label of a row: an N×L matrix, not one class"
 EXPECTED = {
     "check_classifiers_train": MATRIX,
     "check_classifiers_classes": MATRIX,
+    "check_estimator_sparse_array": MATRIX,
+    "check_estimator_sparse_matrix": MATRIX,
     "check_decision_proba_consistency": "decisions of two classes are two columns: both may be present",
 }
 
@@ -103,6 +107,58 @@ def test_auto_says_why(data):
     model = OneLabelClassifier("auto", epochs=2).fit(X, one)
     assert "held out" in model.reason_
     assert model.score(X, Y) > 0.5
+
+
+@pytest.mark.parametrize("kind", [scipy.sparse.csr_matrix, scipy.sparse.csc_array, scipy.sparse.coo_matrix])
+@pytest.mark.parametrize("options", [{}, {"standardise": False}, {"method": "role", "expected_positives": 2.0}])
+def test_sparse_rows_give_what_dense_ones_give(data, kind, options):
+    X, Y, one = data
+    X = np.where(np.abs(X) > 1, X, 0)
+    X[:, 3] = 0
+    dense = OneLabelClassifier(epochs=4, device="cpu", **options).fit(X, one)
+    sparse = OneLabelClassifier(epochs=4, **options).fit(kind(X), one)
+    np.testing.assert_allclose(sparse.coef_, dense.coef_, atol=2e-5)
+    np.testing.assert_allclose(sparse.predict_proba(kind(X)), dense.predict_proba(X), atol=2e-5)
+    assert isinstance(sparse.decision_function(kind(X)), np.ndarray)
+    assert sparse.score(kind(X), Y) == pytest.approx(dense.score(X, Y), abs=1e-4)
+
+
+def test_sparse_rows_and_auto(data):
+    X, _, one = data
+    model = OneLabelClassifier("auto", epochs=2).fit(scipy.sparse.csr_array(X), one)
+    dense = OneLabelClassifier("auto", epochs=2, device="cpu").fit(X, one)
+    assert str(model.spec_) == str(dense.spec_)
+    np.testing.assert_allclose(model.coef_, dense.coef_, atol=1e-4)
+
+
+def test_sparse_rows_are_never_dense_all_at_once():
+    """5,000 rows of 20,000 columns would be 381 MiB; the process may have little more than it had."""
+    code = """
+import resource, numpy as np, scipy.sparse
+from onelabel.probes import OneLabelClassifier
+rng = np.random.default_rng(0)
+rows, columns = np.repeat(np.arange(5000), 4), rng.integers(20_000, size=20_000)
+X = scipy.sparse.csr_matrix((rng.random(20_000, np.float32), (rows, columns)), shape=(5000, 20_000))
+y = np.arange(5000) % 5
+OneLabelClassifier(epochs=1, batch_size=250).fit(X[:500], y[:500])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+model = OneLabelClassifier(epochs=1, batch_size=250).fit(X, y)
+model.predict(X)
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+"""
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert float(run.stdout) < 150  # MiB; a batch is 19
+
+
+def test_what_sparse_rows_cannot_do(data):
+    X, _, one = data
+    labels = Labels.from_classes(one, num_classes=4)
+    with pytest.raises(ValueError, match="smile looks at all features at once: give dense ones"):
+        OneLabelClassifier("smile", epochs=1).fit(scipy.sparse.csr_matrix(X), one)
+    with pytest.raises(ValueError, match="sparse features train on the CPU"):
+        fit_probes(scipy.sparse.csr_matrix(X), labels, [ProbeSpec("em")], device="meta")
+    with pytest.raises(TypeError, match=r"features are sparse \(300, 10\); recovery takes dense ones"):
+        crossfit(scipy.sparse.csr_matrix(X), labels)
 
 
 def test_mistakes_are_answered(data):

@@ -14,7 +14,7 @@ from onelabel.contract import method_info
 from onelabel.labels import Labels, estimate_k
 from onelabel.probes.criteria import CRITERIA, DEFAULT_BLIND, Interval, audit, criterion_named
 from onelabel.probes.engine import fit_probes
-from onelabel.probes.features import as_features
+from onelabel.probes.features import Features, as_features
 from onelabel.probes.prior import estimate_priors
 from onelabel.probes.results import ProbeResults, Row
 from onelabel.probes.spec import ProbeSpec, grid
@@ -131,7 +131,7 @@ def choose(
     )
 
 
-def _take(X: torch.Tensor, rows: NDArray[np.int64]) -> torch.Tensor:
+def _take(X: Features, rows: NDArray[np.int64]) -> Features:
     return X[torch.from_numpy(rows)]
 
 
@@ -149,7 +149,7 @@ def _hold_out(labels: Labels, share: float) -> tuple[NDArray[np.int64], NDArray[
 
 
 def _k(
-    X: torch.Tensor, labels: Labels, source: tuple[Any, Any], clean: bool, audit_rows: tuple[Any, Any] | None
+    X: Features, labels: Labels, source: tuple[Any, Any], clean: bool, audit_rows: tuple[Any, Any] | None
 ) -> tuple[float, str]:
     if audit_rows is not None and len(audit_rows[1]) >= 5:
         estimate = estimate_k(np.asarray(audit_rows[1]))

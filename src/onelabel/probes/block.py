@@ -10,6 +10,7 @@ from torch import Tensor
 
 from onelabel.contract import Batch, Method
 from onelabel.labels import DeviceLabels, Labels
+from onelabel.probes.features import Features, SparseRows
 from onelabel.probes.plan import RANDOM, Block, Slice
 
 #: Bytes of scores held at a time when many probes score many rows.
@@ -29,7 +30,7 @@ class BlockTrainer:
     def __init__(
         self,
         block: Block,
-        features: Tensor,
+        features: Features,
         labels: Mapping[str, Labels],
         on_device: Mapping[str, DeviceLabels],
         *,
@@ -55,6 +56,8 @@ class BlockTrainer:
             made.bind(labels[part.cells[0].labels])
             made.to(device).train()
             if type(made).bind_features is not Method.bind_features:
+                if isinstance(features, SparseRows):
+                    raise ValueError(f"{part.cells[0].method} looks at all features at once: give dense ones")
                 made.bind_features(features)
             own = rates[part.start : part.stop].repeat(seeds)
             optimizers = made.optimizers(own) if any(p.requires_grad for p in made.parameters()) else []
@@ -140,12 +143,15 @@ class BlockTrainer:
     def _rows(self, index: Tensor) -> Tensor:
         """The features of rows S×B as float32, S×B×D."""
         seeds, size = index.shape
-        if self.features.dtype != torch.float32:
+        if not isinstance(self.features, SparseRows) and self.features.dtype != torch.float32:
             return self.features.index_select(0, index.view(-1)).float().view(seeds, size, -1)
         if size not in self.buffers:
             self.buffers[size] = torch.empty(seeds * size, self.shape[3], device=self.device)
         out = self.buffers[size]
-        return torch.index_select(self.features, 0, index.view(-1), out=out).view(seeds, size, -1)
+        chosen = index.view(-1)
+        if isinstance(self.features, SparseRows):
+            return self.features.index_select(0, chosen, out=out).view(seeds, size, -1)
+        return torch.index_select(self.features, 0, chosen, out=out).view(seeds, size, -1)
 
     def _loss(
         self,
@@ -208,7 +214,7 @@ class BlockTrainer:
         W = self._wide(self.U).permute(0, 2, 3, 1) * self.lr
         return W, (self.b * self.lr).squeeze(2)
 
-    def scores(self, X: Tensor, part: slice = slice(None)) -> Iterator[tuple[int, int, Tensor]]:
+    def scores(self, X: Features, part: slice = slice(None)) -> Iterator[tuple[int, int, Tensor]]:
         """(seed, first cell, logits of some cells C×N×L), a few cells at a time."""
         cells, classes = range(*part.indices(self.shape[1])), self.classes
         room = SCORES_HOST if self.device.type == "cpu" else SCORES_DEVICE
@@ -231,8 +237,10 @@ class BlockTrainer:
         return score
 
 
-def product(X: Tensor, W: Tensor, device: torch.device, rows: int = 1 << 16) -> Tensor:
-    """X·W in float32, for X of any float type and place (a memory map too), some rows at a time."""
+def product(X: Features, W: Tensor, device: torch.device, rows: int = 1 << 16) -> Tensor:
+    """X·W in float32, for X of any float type and place (a memory map too, or sparse), some rows at a time."""
+    if isinstance(X, SparseRows):
+        return (X @ W.cpu()).to(device)
     if len(X) <= rows:
         return X.to(device, torch.float32) @ W
     out = torch.empty(len(X), W.shape[1], device=device)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from onelabel.labels import Labels
 from onelabel.metrics import mean_average_precision
-from onelabel.probes.features import as_features, on_device
+from onelabel.probes.features import Features, as_features, on_device
 
 #: What `auto` uses where no held-out row is fully labelled: what docs/results/selection.csv supports.
 DEFAULT_BLIND = "observed-map"
@@ -170,7 +170,7 @@ def criterion_named(name: str, *, clean: bool) -> Criterion:
 class Held:
     """Held-out rows on the device, and the criterion they are measured by."""
 
-    X: Tensor
+    X: Features
     labels: Tensor
     criterion: Criterion
 

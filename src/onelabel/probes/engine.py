@@ -14,7 +14,7 @@ from torch import Tensor
 from onelabel.labels import DeviceLabels, Labels
 from onelabel.probes.block import BlockTrainer
 from onelabel.probes.criteria import Held, held_out
-from onelabel.probes.features import as_features, available_memory, on_device
+from onelabel.probes.features import SparseRows, as_features, available_memory, on_device
 from onelabel.probes.graph import epoch_runner
 from onelabel.probes.plan import RANDOM, Block, plan
 from onelabel.probes.progress import Board
@@ -45,7 +45,8 @@ def fit_probes(
     one seed see the rows in one order.
 
     Args:
-        features: N×D, an array, memory map or tensor of any float type; read in place on a CPU, moved to a GPU.
+        features: N×D, an array, memory map or tensor of any float type; read in place on a CPU, moved to a GPU. A SciPy
+            sparse matrix trains on the CPU, its rows made dense batch by batch.
         labels: the observed labels, or several sets by name, of which `ProbeSpec.labels` chooses.
         specs: what to train, see `grid`.
         validation: features and labels held out: a 0/1 matrix or fully observed `Labels` where they are clean, else
@@ -65,9 +66,10 @@ def fit_probes(
     specs = list(specs)
     if not specs:
         raise ValueError("specs must hold at least one probe, got none")
-    where = torch.device(device) if device is not None else torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    sets = {"": labels} if isinstance(labels, Labels) else dict(labels)
     X = as_features(features, "features")
+    gpu = torch.cuda.is_available() and not isinstance(X, SparseRows)
+    where = torch.device(device) if device is not None else torch.device("cuda" if gpu else "cpu")
+    sets = {"": labels} if isinstance(labels, Labels) else dict(labels)
     for name, each in sets.items():
         if each.num_examples != len(X):
             raise ValueError(f"labels {name!r} has {each.num_examples} rows, features {len(X)}: they must be equal")

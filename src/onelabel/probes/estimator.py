@@ -13,6 +13,7 @@ from onelabel.contract import method_info
 from onelabel.labels import Labels
 from onelabel.metrics import mean_average_precision
 from onelabel.probes.engine import fit_probes
+from onelabel.probes.features import SparseRows
 from onelabel.probes.spec import ProbeSpec
 
 try:
@@ -76,19 +77,21 @@ class OneLabelClassifier(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any) -> OneLabelClassifier:
         """Learn from features N×D and `y`: a class per row, a list of classes per row, a ternary matrix or `Labels`.
 
+        A SciPy sparse X stays sparse: only a batch of rows is dense at a time, on the CPU.
+
         In a matrix +1 is positive, 0 unknown, −1 negative: a 0/1 matrix says nothing about its zeros. Give fully
         labelled rows as `Labels.from_true(Y)`, with ``method="bce"``.
         """
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        X = validate_data(self, X, dtype=np.float32, ensure_min_samples=2)
+        X = validate_data(self, X, dtype=np.float32, ensure_min_samples=2, accept_sparse="csr")
         labels, self.classes_ = _labels_of(y)
-        if labels.num_examples != len(X):
-            raise ValueError(f"y has {labels.num_examples} rows, X {len(X)}: they must be equal")
-        scale = X.std(0) if self.standardise else np.ones(X.shape[1], np.float32)
-        scale = np.where(scale > 0, scale, 1).astype(np.float32)
-        centre = X.mean(0) if self.standardise else np.zeros(X.shape[1], np.float32)
-        weight, bias = self._train((X - centre) / scale, labels)
+        if labels.num_examples != X.shape[0]:
+            raise ValueError(f"y has {labels.num_examples} rows, X {X.shape[0]}: they must be equal")
+        centre, scale = _moments(X) if self.standardise else (np.zeros(X.shape[1]), np.ones(X.shape[1]))
+        centre, scale = centre.astype(np.float32), np.where(scale > 0, scale, 1).astype(np.float32)
+        scaled = SparseRows(X, centre, scale) if hasattr(X, "tocsr") else (X - centre) / scale
+        weight, bias = self._train(scaled, labels)
         self.coef_ = (weight / scale).astype(np.float32)
         self.intercept_ = (bias - self.coef_ @ centre).astype(np.float32)
         self.thresholds_ = _thresholds(self.decision_function(X), labels)
@@ -96,7 +99,7 @@ class OneLabelClassifier(ClassifierMixin, BaseEstimator):
         self.recovered_labels_ = _recover(self.decision_function(X) > 0, labels)
         return self
 
-    def _train(self, X: NDArray[np.float32], labels: Labels) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _train(self, X: NDArray[np.float32] | SparseRows, labels: Labels) -> tuple[NDArray[Any], NDArray[Any]]:
         seed = int(self.random_state or 0)
         hyper = dict(self.hyper or {})
         if self.method == "auto":
@@ -124,8 +127,8 @@ class OneLabelClassifier(ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Any) -> NDArray[np.float32]:
         """Logits, N×L; above 0 `predict` says yes."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float32, reset=False)
-        scores: NDArray[np.float32] = X @ self.coef_.T + self.intercept_
+        X = validate_data(self, X, dtype=np.float32, reset=False, accept_sparse="csr")
+        scores: NDArray[np.float32] = np.asarray(X @ self.coef_.T + self.intercept_, np.float32)
         return scores
 
     def predict_proba(self, X: Any) -> NDArray[np.float32]:
@@ -154,10 +157,21 @@ class OneLabelClassifier(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
         tags.classifier_tags.multi_label = True
         tags.target_tags.multi_output = True
         tags.target_tags.single_output = True
         return tags
+
+
+def _moments(X: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Mean and deviation of every column."""
+    if not hasattr(X, "tocsr"):
+        return X.mean(0), X.std(0)
+    from sklearn.utils.sparsefuncs import mean_variance_axis
+
+    mean, variance = mean_variance_axis(X, axis=0)
+    return mean, np.sqrt(variance)
 
 
 def _is_ragged(y: Any) -> bool:

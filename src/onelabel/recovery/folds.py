@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from onelabel.contract import method_info
 from onelabel.labels import Labels
 from onelabel.probes import ProbeSpec, fit_probes
-from onelabel.probes.features import as_features
+from onelabel.probes.features import SparseRows, as_features
 
 Scores = NDArray[np.float32]
 #: Entries of scores (rows × classes) that are held at a time.
@@ -122,6 +122,8 @@ def crossfit(
         max_rows: train each probe on at most so many rows.
     """
     X = as_features(features, "features")
+    if isinstance(X, SparseRows):
+        raise TypeError(f"features are sparse {X.shape}; recovery takes dense ones: give features.toarray()")
     if labels.num_examples != len(X):
         raise ValueError(f"labels have {labels.num_examples} rows, features {len(X)}: they must be equal")
     if not len(labels.positive_index()[0]):
