@@ -51,7 +51,7 @@ def unknown_shares(runs: Sequence[RunView], *, part: str = "train") -> Any:
         alpha=0.55,
     )  # fmt: skip
     ax.set(ylabel="share of unknown labels (%)", ylim=(0, 100))
-    fig.legend(loc="outside upper right", ncols=2)
+    fig.legend(loc="outside upper left", ncols=2)  # what a phone shows of it
     return fig
 
 
@@ -77,7 +77,7 @@ def class_counts(runs: Sequence[RunView], *, part: str = "train") -> Any:
     text = f"{rows:,} examples" if near else f"of {rows:,} examples"
     ax.annotate(text, **where, ha="right", va="top", fontsize=9, xytext=(0, -2), textcoords="offset points")
     ax.set(ylabel="positive labels")
-    fig.legend(loc="outside upper right", ncols=2)
+    fig.legend(loc="outside upper left", ncols=2)  # what a phone shows of it
     return fig
 
 
@@ -149,7 +149,7 @@ def densities(runs: Sequence[RunView], *, part: str = "test", classes: Sequence[
         axes[i, 0].set_ylabel(f"{run.label}\ndensity")
     for ax in axes[-1]:
         ax.set_xlabel("probability p")
-    axes[0, -1].legend()
+    axes[0, 0].legend()
     return fig
 
 

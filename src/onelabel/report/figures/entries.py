@@ -116,7 +116,7 @@ def curves(
     if len(named) > 6:
         fig.legend(*first.get_legend_handles_labels(), loc="outside right center")
     else:
-        np.atleast_1d(axes).flat[-1].legend()
+        first.legend()
     return fig
 
 

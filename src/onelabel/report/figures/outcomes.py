@@ -112,7 +112,7 @@ def predictive_values(runs: Sequence[RunView], *, tau: float | None = None, part
             ax.plot(np.arange(1, len(y) + 1), y, color=look.colour, ls=look.dash, marker=look.marker, label=name)
     for ax, name in zip(axes.flat, ("PPV", "NPV"), strict=True):
         ax.set(title=name, xlabel="epoch")
-        ax.set_ylim(top=1.01)
+        ax.set_ylim(top=1.001)  # no tick above 1
         whole_epochs(ax)
     style.legend(fig, axes.flat[0], inside=0)
     return fig
