@@ -82,7 +82,8 @@ def voc_splits(
 ) -> Any:
     """The published split and label draw as `Splits`, pictures in memory under their names; `limit` rows of each part.
 
-    Validation and test labels are all observed. Decodes on all cores, or takes what another process left in `decoded`.
+    Validation keeps the draw's labels beside the true ones, for choices without these; test labels are all observed.
+    Decodes on all cores, or takes what another process left in `decoded`.
     """
     with np.load(labels) as file:
         names = tuple(str(c) for c in file["classes"])
@@ -100,11 +101,11 @@ def voc_splits(
         return Dataset(f"voc2012/{name}", names, source, Labels.from_matrix(seen[rows], names), truth[rows])
 
     first, held = split_rows(len(true), 0.2)
-    full, test_full = ((2 * matrix.astype(np.int8) - 1).astype(np.int8) for matrix in (true, test_true))
+    test_full = (2 * test_true.astype(np.int8) - 1).astype(np.int8)
     splits = Splits(
         "voc2012",
         part("train", first, true, observed, 0),
-        part("validation", held, true, full, 0),
+        part("validation", held, true, observed, 0),
         part("test", np.arange(len(test_true)), test_true, test_full, len(true)),
     )
     print({name: len(p) for name, p in splits.parts.items()}, flush=True)

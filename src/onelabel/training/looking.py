@@ -44,17 +44,18 @@ def parts_of(pictures: Tensor) -> list[Tensor]:
 
 @dataclass(frozen=True)
 class Looks:
-    """A split's logits N×L: of the whole pictures (mean probability over both flips), and of their parts if asked."""
+    """A split's logits N×L: of the whole pictures (mean probability of both flips), and of their parts if asked."""
 
     whole: Tensor
     closer: Tensor | None = None
 
     @classmethod
     def take(cls, session: Session, feed: Feed, *, closer: bool = True) -> Looks:
-        """With the network as it is."""
+        """With the network as it is; mirrored pictures count only where training mirrors."""
+        mirrors = session.config.augment != "none"
 
         def views(inputs: Tensor, p: Probabilities) -> tuple[Tensor, ...]:
-            whole = (p(inputs) + p(inputs.flip(2))) / 2
+            whole = (p(inputs) + p(inputs.flip(2))) / 2 if mirrors else p(inputs)
             return (whole, torch.stack([p(part) for part in parts_of(inputs)]).amax(0)) if closer else (whole,)
 
         found = session.scores_views(feed, views, title=f"teacher looks at {feed.name}")
