@@ -22,6 +22,7 @@ from onelabel.report.figures.epochs import LIMITS, pooled_distance, quantiles, s
 from onelabel.report.figures.outcomes import expected_share, pseudo_label_of, share_by_confidence
 from onelabel.report.figures.surface import filter_directions, kept_surface, loss_surface, run_surface
 from onelabel.report.figures.sweeps import found_sweeps, observed_labels
+from onelabel.report.pictures import several
 from onelabel.report.runs import read_runs
 from onelabel.report.sections import figure_sections
 
@@ -303,9 +304,13 @@ def test_a_landscape_is_kept_and_belongs_to_its_weights(own_folders: list[Path])
 def test_gallery_shows_pictures_and_bars(runs: list[Any]) -> None:
     fig = figures.gallery(runs[:2], count=3)
     assert sum(len(ax.images) for ax in fig.axes) == 3
-    widths = [patch.get_width() for ax in fig.axes for patch in ax.patches]
-    assert all(0 <= width <= 1 for width in widths)
-    assert widths
+    panels = [ax for ax in fig.axes if ax.patches]
+    rows = several(runs[0].true("test"), 60, 3)
+    for ax, row in zip(panels, rows, strict=True):
+        names = [text.get_text() for text in ax.get_yticklabels()]
+        assert {runs[0].class_names[c] for c in np.flatnonzero(runs[0].true("test")[row])} <= set(names)
+        expected = [run.scores("test")[row, run.class_names.index(name)] for run in runs[:2] for name in names]
+        np.testing.assert_allclose([patch.get_width() for patch in ax.patches], expected)
 
 
 # -- results -----------------------------------------------------------------------------------------------------------
@@ -339,20 +344,33 @@ def test_of_several_cells_the_best_validated_is_taken(results: Path) -> None:
     np.testing.assert_array_equal(one, two)
 
 
+def _means(line: Any, rows: list[Any], place: Any) -> None:
+    """A line's points are the plain means of the results at its places."""
+    for x, y in zip(*line, strict=True):
+        there = [row.test_map for row in rows if place(row) == pytest.approx(x)]
+        assert there
+        assert y == pytest.approx(sum(there) / len(there))
+
+
 def test_k_budget_and_missing(results: Path) -> None:
     rows = read(results)
     by_plan = {name: [r for r in rows if r.plan == f"sweep:{name}"] for name in ("role.k", "images", "missing")}
     middle = by_plan["role.k"][0].hyper["expected_positives"]
     fig = figures.k_sensitivity(by_plan["role.k"], true_k=middle)
     assert len(lines(fig)["ROLE"][0]) == 10
+    _means(lines(fig)["ROLE"], by_plan["role.k"], lambda row: row.hyper["expected_positives"])
     assert fig.axes[0].patches
     fig = figures.label_budget(by_plan["images"])
     x, _ = lines(fig)["BCE"]
     np.testing.assert_array_equal(x, [10 * round(120 * m / 10) for m in range(1, 11)])
     np.testing.assert_array_equal(lines(fig)["EM"][0], x / 10)
+    mine = [row for row in by_plan["images"] if row.label == "em"]
+    _means(lines(fig)["EM"], mine, lambda row: row.rows["train"])
     assert observed_labels(by_plan["images"][0]) is not None
     fig = figures.missing_fraction(by_plan["missing"])
     np.testing.assert_allclose(lines(fig)["EM"][0], [10, 30, 50, 70, 90])
+    mine = [row for row in by_plan["missing"] if row.label == "em"]
+    _means(lines(fig)["EM"], mine, lambda row: 100 * float(row.draw.split(":")[1]))
     found = {name for name, *_ in found_sweeps(rows)}
     assert found == {"sweep", "k-sensitivity", "label-budget", "missing-fraction"}
     with pytest.raises(ValueError, match="no result has a setting 'beta'"):
