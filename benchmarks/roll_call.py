@@ -68,10 +68,8 @@ def main() -> None:
                     }
                     result = train(data, **settings).result
                     values = [result["plain"]["test_mAP"], result["ema"]["test_mAP"], time.perf_counter() - began]
-                    print(
-                        f"{draw:10s} seed {seed}  {name:36s} {values[0]:.2f}  averaged {values[1]:.2f}  {values[2]:.0f} s",
-                        flush=True,
-                    )
+                    told = f"{values[0]:.2f}  averaged {values[1]:.2f}  {values[2]:.0f} s"
+                    print(f"{draw:10s} seed {seed}  {name:36s} {told}", flush=True)
                     for key, value in zip(("plain", "averaged", "seconds"), values, strict=True):
                         found.setdefault(f"{draw} {name}", {}).setdefault(key, []).append(round(value, 3))
     print(f"\n{'test mAP, mean and deviation over seeds':52s} plain          averaged       seconds")
