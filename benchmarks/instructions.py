@@ -33,10 +33,10 @@ def build(name: str, dtype: str, skims: bool) -> tuple[Any, int]:
     """The forward kernel of a method, and entries a thread."""
     form = form_of(made(name), torch.zeros(2, 3), torch.zeros(2, 3, dtype=torch.int8))
     assert form is not None
-    numbers, pointers, stacked = tiled._arguments(form)
+    numbers, _, pointers, stacked = tiled._arguments(form)
     block, warps, _ = tiled.SKIMMED if skims else tiled.FULL
     given = [f"*{dtype}", "*i8", f"*{dtype}", "*fp32", *["*fp32"] * 5, *["i32"] * 8, "fp32"]
-    given += ["*fp32" if isinstance(n, torch.Tensor) else "fp32" for n in numbers]
+    given += ["*fp32" if pointers >> i & 1 else "fp32" for i in range(len(numbers))]
     fixed = (
         *(pointers, stacked, form.positive.kind, form.unknown.kind, form.negative.kind, False, False, False),
         *(tiled.GUESS, True, True, True, True, True, form.two_sided, skims),

@@ -12,8 +12,9 @@ from torch import Tensor
 from onelabel.kernels.closed import curve, prepared, soft_target
 from onelabel.kernels.form import ZERO, Curve, Form
 
-#: Entries a thread takes at a time: the most that torch does not divide, and ten such blocks fit in a cache.
-BLOCK = 32767
+#: Entries a thread takes at a time: torch divides from 32768 on, and ten such blocks fit in a cache. More than 128 KiB
+#: the C library may give back to the system, and ask for again.
+BLOCK = 28000
 #: Blocks that make it worth while to start one more thread.
 THREAD_BLOCKS = 8
 #: Share of observed entries up to which they are computed apart from the others, and the least size.
@@ -32,7 +33,8 @@ def evaluate(
     scale: float | None = None,
 ) -> tuple[Tensor | None, Tensor | None]:
     """The mean loss (float32 or float64, one per model) and its gradient (in the logits' dtype), as asked for."""
-    logits, wide = logits.detach(), torch.promote_types(logits.dtype, torch.float32)
+    wide = torch.promote_types(logits.dtype, torch.float32)
+    logits = logits.detach()
     lead, (batch, num_classes) = logits.shape[:-2], logits.shape[-2:]
     models, on_cpu = lead[0] if lead else 1, logits.device.type == "cpu"
     if scale is None:
@@ -44,9 +46,11 @@ def evaluate(
         pull = _column(pull) if upstream is None else _column(pull) * _column(upstream)
     g3, z3 = logits if lead else logits[None], observed if observed.ndim == 3 else observed[None]
     out3 = None if out is None or not grad else out if lead else out[None]
-    few = None
-    if on_cpu and models == 1 and shape.rows is None and shape.target is None and logits.numel() > SMALL:
+    few, rows = None, None if shape.rows is None else shape.rows.to(wide)
+    if on_cpu and not lead and shape.target is None and logits.numel() > SMALL:
         few = _observed_at(observed)
+    if few is not None and rows is None and logits.is_contiguous():  # one long row, for blocks of one size
+        g3, out3 = g3.view(1, 1, -1), None if out3 is None else out3.view(1, 1, -1)
     # Taken now, for the gradient may be written over the logits.
     some = None if few is None else logits.reshape(-1)[few].to(wide).view(1, 1, -1)
 
@@ -57,6 +61,8 @@ def evaluate(
     def work(at: tuple[slice, slice, slice]) -> Tensor | None:
         g = g3[at].to(wide)
         value, slope = _curve(shape.unknown, g) if few is not None else _block(g, z3[at], shape, at)
+        if few is not None and rows is not None:
+            value, slope = value * rows[1, at[1], None], slope * rows[1, at[1], None]
         if out3 is not None:
             if pull is None and out3.dtype == wide:
                 torch.mul(slope, factor, out=out3[at])
@@ -64,12 +70,22 @@ def evaluate(
                 out3[at] = spread(g, slope)
         return value.sum((-2, -1)) if loss else None
 
-    if on_cpu and logits.numel() > BLOCK:
-        sums = _each(work, models, batch, num_classes)
+    sums: list[Any]
+    if few is not None and shape.unknown.kind == ZERO and pull is None:
+        sums = [torch.zeros(1, dtype=wide)]
+        if out3 is not None:
+            out3.zero_()
+    elif on_cpu and logits.numel() > BLOCK:
+        sums = _each(work, models, *g3.shape[1:])
     else:
         sums = [work((slice(None), slice(None), slice(None)))]
     if some is not None and few is not None and len(few):
-        assumed, (value, slope) = _curve(shape.unknown, some)[0], _known(some, observed.reshape(-1)[few], shape)
+        labels = observed.reshape(-1)[few]
+        assumed, (value, slope) = _curve(shape.unknown, some)[0], _known(some, labels, shape)
+        if rows is not None:
+            row = few // num_classes
+            weight = torch.where(labels > 0, rows[0, row], rows[2, row])
+            assumed, value, slope = assumed * rows[1, row], value * weight, slope * weight
         sums.append((value - assumed).sum((-2, -1)))
         if out3 is not None:
             out3.view(-1)[few] = spread(some, slope).view(-1).to(out3.dtype)

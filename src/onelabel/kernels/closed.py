@@ -27,6 +27,7 @@ from onelabel.kernels.form import (
     PLAIN,
     PROBABILITY,
     ROBUST,
+    ROBUST_GENTLE,
     ROBUST_LINEAR,
     SHIFTED,
     SHIFTED_DETACHED,
@@ -42,6 +43,7 @@ from onelabel.kernels.torchwords import (
     decay,
     exp_of,
     inverse,
+    less,
     log,
     log_complement,
     logistic,
@@ -57,6 +59,7 @@ from onelabel.kernels.torchwords import (
     sigmoid,
     sigmoids,
     softplus,
+    times,
     where,
 )
 
@@ -137,9 +140,9 @@ def entropy_eps(p: Any, q: Any, eps: Any) -> Any:
 
 def prepared(kind: constexpr, a: Any, b: Any, c: Any, d: Any, f: Any, h: Any) -> Any:
     """The numbers of a curve as `curve` takes them: what can be computed once for all entries."""
-    if kind % MIRROR == ROBUST_LINEAR:
+    if kind % MIRROR == ROBUST_LINEAR or kind % MIRROR == ROBUST_GENTLE:
         b = inverse(a)
-    if kind % MIRROR == ROBUST_LINEAR or kind % MIRROR == ROBUST:
+    if kind % MIRROR == ROBUST_LINEAR or kind % MIRROR == ROBUST_GENTLE or kind % MIRROR == ROBUST:
         h = narrowed(h)
     return a, b, c, d, f, h
 
@@ -148,6 +151,10 @@ def curve(kind: constexpr, g: Any, e: Any, u: Any, r: Any, a: Any, b: Any, c: An
     """A curve of `form` with its numbers, `prepared`, in the order a … h."""
     if kind == MIRROR + PLAIN:
         return softplus(g, u), sigmoid(g, e, r)
+    if kind == MIRROR + NLL:
+        return a * softplus(g, u), a * sigmoid(g, e, r)
+    if kind == MIRROR + MIX:
+        return times(c, less(softplus(g, u), a * b, g)), times(c, sigmoid(g, e, r) - a * b)
     if kind >= MIRROR:
         g = minus(g)
     if kind % MIRROR == PLAIN:
@@ -155,8 +162,8 @@ def curve(kind: constexpr, g: Any, e: Any, u: Any, r: Any, a: Any, b: Any, c: An
     elif kind % MIRROR == NLL:
         value, slope = a * softplus(minus(g), u), -a * sigmoid(minus(g), e, r)
     elif kind % MIRROR == MIX:
-        value = c * (softplus(minus(g), u) + a * b * g)
-        slope = c * (a * b - sigmoid(minus(g), e, r))
+        value = times(c, softplus(minus(g), u) + a * b * g)
+        slope = times(c, a * b - sigmoid(minus(g), e, r))
     elif kind % MIRROR == NLL_EPS:
         p = sigmoid(g, e, r)
         value, slope = -a * log(p + b), -a * p * sigmoid(minus(g), e, r) / (p + b)
@@ -173,10 +180,10 @@ def curve(kind: constexpr, g: Any, e: Any, u: Any, r: Any, a: Any, b: Any, c: An
         value, slope = a * value, a * slope
     elif kind % MIRROR == FOCAL:
         value, slope = power_nll(g, e, u, r, a, False)
-        value, slope = b * value, b * slope
+        value, slope = times(b, value), times(b, slope)
     elif kind % MIRROR == FOCAL_DETACHED:
         value, slope = power_nll(g, e, u, r, a, True)
-        value, slope = b * value, b * slope
+        value, slope = times(b, value), times(b, slope)
     elif kind % MIRROR == MARGIN:
         x = g - b
         xe, xl, xr = parts(x)
@@ -211,11 +218,12 @@ def curve(kind: constexpr, g: Any, e: Any, u: Any, r: Any, a: Any, b: Any, c: An
         value, slope = generalised(g, e, u, r, a)
     elif kind % MIRROR == ROBUST:
         value, slope = robust(g, e, u, r, a, b, c, d, f, h, False)
-    elif kind % MIRROR == ROBUST_LINEAR:
+    elif kind % MIRROR == ROBUST_LINEAR or kind % MIRROR == ROBUST_GENTLE:
         value, slope = robust(g, e, u, r, a, b, c, d, f, h, True)
     elif kind % MIRROR == PROBABILITY:
         p = sigmoid(g, e, r)
-        value, slope = a * p, a * p * sigmoid(minus(g), e, r)
+        value = times(a, p)
+        slope = value * sigmoid(minus(g), e, r)
     else:
         value, slope = nothing(g), nothing(g)
     if kind >= MIRROR:
@@ -230,9 +238,7 @@ def soft_target(g: Any, e: Any, u: Any, r: Any, target: Any, weight: Any) -> Any
 
 def weight_of_log(kind: constexpr, a: Any, c: Any) -> Any:
     """What u is multiplied by in the curves whose value holds it once, times a number (`form.LOG_ONCE`)."""
-    if kind % MIRROR == PLAIN:
-        weight = 1.0
-    elif kind % MIRROR == MIX:
+    if kind % MIRROR == MIX:
         weight = c
     else:
         weight = a

@@ -12,7 +12,7 @@ from typing import Any
 import triton  # type: ignore[import-untyped]
 import triton.language as tl  # type: ignore[import-untyped]
 
-from onelabel.kernels import closed, form
+from onelabel.kernels import closed, form, halves
 from onelabel.kernels.tritonwords import WORDS, log1p_large
 
 
@@ -42,6 +42,8 @@ _curve, _prepared, _soft_target, _weight_of_log = (
     _scope[name] for name in ("curve", "prepared", "soft_target", "weight_of_log")
 )
 _parts, _sigmoid = WORDS["parts"], WORDS["sigmoid"]
+_fitted, _robust_half, _shifted_half = halves.fitted, halves.robust, halves.shifted_fourth
+_GENTLE, _FOURTH = tl.constexpr(form.ROBUST_GENTLE), tl.constexpr(form.SHIFTED_FOURTH)
 
 
 @triton.jit
@@ -131,6 +133,9 @@ def entries(  # type: ignore[no-untyped-def]
     n2, n3 = _number(b2, model, 6, pointers, stacked), _number(b3, model, 7, pointers, stacked)
     n4, n5 = _number(b4, model, 8, pointers, stacked), _number(b5, model, 9, pointers, stacked)
     n0, n1, n2, n3, n4, n5 = _prepared(unknown, n0, n1, n2, n3, n4, n5)
+    half: tl.constexpr = skims and width == 8
+    if half and unknown == _GENTLE:
+        k0, k1, k2, k3, k4, k5, k6 = _fitted(n2, n3)
     # Told of no more than 16 bytes of logits, threads take labels in pieces that match them.
     at = tl.max_contiguous(tl.arange(0, block), width)
     sums = tl.zeros((block // width,), tl.float32)
@@ -163,7 +168,11 @@ def entries(  # type: ignore[no-untyped-def]
             words = tl.load(_words(z_ptr + there + block, block), mask=_if(more, block // 4), other=0)
         if seen == 0:
             xe, xu, xr = _parts(x)
-            if log_once:
+            if half and unknown == _GENTLE:
+                value, slope = _robust_half(x, n0, n4, n5, k0, k1, k2, k3, k4, k5, k6)
+            elif half and unknown == _FOURTH:
+                value, slope = _shifted_half(x, n1)
+            elif log_once:
                 value, slope = _curve(unknown, x, xe, 0.0, xr, n0, n1, n2, n3, n4, n5)
             else:
                 value, slope = _curve(unknown, x, xe, xu, xr, n0, n1, n2, n3, n4, n5)

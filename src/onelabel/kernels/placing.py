@@ -28,5 +28,6 @@ def put(rows: Tensor, cols: Tensor, values: Tensor, into: Tensor, first: int, *,
     """Entries (row, column, value) from column `first` on into a contiguous B×width block, or 0 in their place."""
     count = len(rows)
     if count:
-        given = [rows.contiguous(), cols.contiguous(), values.contiguous(), into, count, first, into.shape[1]]
-        launch(place, (-(-count // BLOCK), 1), given, (clear, BLOCK), num_warps=4)
+        tensors = (rows.contiguous(), cols.contiguous(), values.contiguous(), into)
+        numbers = [count, first, into.shape[1]]
+        launch(place, (-(-count // BLOCK), 1), tensors, numbers, (clear, BLOCK), num_warps=4)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from onelabel.kernels.entries import entries, rescale, total
-from onelabel.kernels.form import LOG_ONCE, MIRROR, Form
+from onelabel.kernels.form import CHEAP, LOG_ONCE, MIRROR, Form
 from onelabel.kernels.launch import launch
 
 #: Entries of a tile, warps that share it, and tiles a program takes one after the other where there are more than WAVE:
@@ -22,14 +22,10 @@ SKIMMED, FULL, WAVE = (512, 1, 8), (1024, 4, 4), 1 << 13
 ONE = (2048, 8, 1)
 #: Programs of kernels that mostly have nothing to do: enough to fill any GPU, few enough to return at once.
 IDLERS, SCALED = 1024, 2048
-NUMBERS = (4, 6, 4)  #: numbers a curve may have: positive, unknown, negative
+_ZEROS = (0.0,) * 6  #: numbers a curve may have: positive and negative 4, unknown 6
 NO_FACTOR, UPSTREAM, GUESS, CHECK = range(4)
-AT_UPSTREAM, AT_STRIDE, AT_TILES, AT_FACTOR = (
-    6,
-    14,
-    15,
-    8,
-)  #: places among the kernel's arguments, and among its constants
+#: Places among the kernel's tensors, its numbers, its constants.
+AT_UPSTREAM, AT_STRIDE, AT_TILES, AT_NUMBERS, AT_FACTOR = 6, 5, 6, 9, 8
 _guesses: dict[tuple[Any, ...], Tensor] = {}
 _of_graphs: list[Tensor] = []
 
@@ -41,7 +37,7 @@ class Pending:
         self.gradient = torch.empty_like(logits, memory_format=torch.contiguous_format)
         self.used = torch.empty(models, dtype=torch.float32, device=logits.device)
         self.guess = _guess(logits.device, models)
-        self.call: tuple[list[Any], tuple[Any, ...], int] | None = None
+        self.call: tuple[Any, ...] | None = None
 
 
 def evaluate(
@@ -73,7 +69,7 @@ def evaluate(
     assert out.is_contiguous()
     rows, target = shape.rows, shape.target
     if skims is None:  # with fewer classes there is something in almost every tile
-        skims = num_classes >= 2 * SKIMMED[0]
+        skims = num_classes >= 2 * SKIMMED[0] and shape.unknown.kind % MIRROR not in CHEAP
     skims = skims and rows is None and target is None and observed.dtype == torch.int8 and observed.data_ptr() % 16 == 0
     skims = skims and (models == 1 or observed.ndim == 2 or size % 16 == 0)
     skims = skims and (choice is not None or size > ONE[0])
@@ -81,43 +77,47 @@ def evaluate(
     tiles = -(-size // block)
     turns = turns if choice or tiles > WAVE else 1
     programs = -(-tiles // turns)
-    sums = torch.empty(models, programs, dtype=torch.float32, device=logits.device) if loss else logits
-    numbers, pointers, stacked = _arguments(shape)
+    device, lead = logits.device, logits.shape[:-2]
+    sums = logits
+    if loss:
+        sums = torch.empty(lead if programs == 1 else (models, programs), dtype=torch.float32, device=device)
+    values, inner, pointers, stacked = _arguments(shape)
     factor_from = GUESS if pending is not None else NO_FACTOR if upstream is None else UPSTREAM
     none = out  # a pointer that is not read
-    used, guess = (none, none) if pending is None else (pending.used, pending.guess)
-    given = [
+    tensors = [
         logits, observed, out, sums,
         none if rows is None else rows.to(torch.float32).contiguous(),
         none if target is None else target.contiguous(),
         none if upstream is None else upstream,
-        used, guess,
+        none if pending is None else pending.used,
+        none if pending is None else pending.guess,
+    ]  # fmt: skip
+    numbers = [
         size, size if observed.ndim == 3 else 0, num_classes,
         0 if rows is None or rows.ndim == 2 else batch,
         0 if rows is None else rows[0].numel(),
         0 if upstream is None or upstream.ndim == 0 else upstream.stride(0),
         tiles, turns, shape.scale(batch, num_classes) if scale is None else scale,
-        *numbers,
+        *values,
     ]  # fmt: skip
+    unknown = shape.unknown.kind
     fixed = (
-        pointers, stacked, shape.positive.kind, shape.unknown.kind, shape.negative.kind,
+        pointers, stacked, shape.positive.kind, unknown, shape.negative.kind,
         rows is not None, target is not None, shape.pull is not None, factor_from,
         loss, grad, models == 1, size % block == 0, size % 16 == 0,
-        shape.two_sided, skims, shape.unknown.kind % MIRROR in LOG_ONCE,
+        shape.two_sided, skims, unknown % MIRROR in LOG_ONCE,
         16 // logits.element_size(), block,
     )  # fmt: skip
-    options = {"num_warps": warps, "maxnreg": registers} if registers else {"num_warps": warps}
-    launch(entries, (programs, models), given, fixed, **options)
+    launch(entries, (programs, models), tensors, numbers, fixed, num_warps=warps, maxnreg=registers, inner=inner)
     if pending is not None:
-        given[0] = given[1] = None  # the graph keeps them
-        pending.call = given, fixed, warps
+        tensors[0] = tensors[1] = out  # the graph keeps them
+        pending.call = tensors, numbers, fixed, warps, inner
     if loss and programs > 1:
-        whole = torch.empty(models, dtype=torch.float32, device=logits.device)
+        parts, sums = sums, torch.empty(lead, dtype=torch.float32, device=device)
         # One program a model: with few and wide steps it is done in microseconds.
         wide = programs > 1024
-        launch(total, (models, 1), [sums, whole, programs], (16384 if wide else 1024,), num_warps=32 if wide else 4)
-        sums = whole
-    return (sums.view(logits.shape[:-2]) if loss else None), (out if grad else None)
+        launch(total, (models, 1), (parts, sums), [programs], (16384 if wide else 1024,), num_warps=32 if wide else 4)
+    return (sums if loss else None), (out if grad else None)
 
 
 def begin(logits: Tensor, observed: Tensor, shape: Form) -> tuple[Tensor, Pending]:
@@ -134,14 +134,14 @@ def finish(logits: Tensor, observed: Tensor, shape: Form, pending: Pending | Non
         _, gradient = evaluate(logits, observed, shape, loss=False, upstream=upstream)
         assert gradient is not None
         return gradient
-    given, fixed, warps = pending.call
-    given[0], given[1] = logits.contiguous(), observed.contiguous()
-    given[3] = given[0]  # no sums are stored
-    given[AT_UPSTREAM], given[AT_STRIDE] = upstream, upstream.stride(0) if upstream.ndim else 0
-    tiles, models = given[AT_TILES], logits.shape[0] if logits.ndim == 3 else 1
-    given[AT_TILES + 1] = turns = -(-tiles // IDLERS)
+    tensors, numbers, fixed, warps, inner = pending.call
+    tensors[0], tensors[1] = logits.contiguous(), observed.contiguous()
+    tensors[3] = tensors[0]  # no sums are stored
+    tensors[AT_UPSTREAM], numbers[AT_STRIDE] = upstream, upstream.stride(0) if upstream.ndim else 0
+    tiles, models = numbers[AT_TILES], logits.shape[0] if logits.ndim == 3 else 1
+    numbers[AT_TILES + 1] = turns = -(-tiles // IDLERS)
     fixed = (*fixed[:AT_FACTOR], CHECK, False, *fixed[AT_FACTOR + 2 :])
-    launch(entries, (-(-tiles // turns), models), given, fixed, num_warps=warps)
+    launch(entries, (-(-tiles // turns), models), tensors, numbers, fixed, num_warps=warps, inner=inner)
     return pending.gradient
 
 
@@ -149,8 +149,8 @@ def rescale_(x: Tensor, factor: Tensor) -> Tensor:
     """x ← factor·x in place (one factor per model where x is a stack); next to nothing where the factor is 1."""
     models = x.shape[0] if factor.ndim else 1
     size = x.numel() // max(models, 1)
-    given = [x, x, x, factor, size, 0, 0, factor.stride(0) if factor.ndim else 0]
-    launch(rescale, (min(-(-size // SCALED), IDLERS), models), given, (SCALED,), num_warps=8)
+    numbers = [size, 0, 0, factor.stride(0) if factor.ndim else 0]
+    launch(rescale, (min(-(-size // SCALED), IDLERS), models), (x, x, x, factor), numbers, (SCALED,), num_warps=8)
     return x
 
 
@@ -158,8 +158,8 @@ def rescale_all_(several: list[Tensor], factor: Tensor) -> None:
     """The same of up to three tensors with one factor, in one kernel."""
     sizes = [x.numel() for x in several]
     spare = 3 - len(several)
-    given = [*several, *[several[0]] * spare, factor, *sizes, *[0] * spare, 0]
-    launch(rescale, (min(-(-max(sizes) // SCALED), IDLERS), 1), given, (SCALED,), num_warps=8)
+    tensors, numbers = (*several, *[several[0]] * spare, factor), [*sizes, *[0] * spare, 0]
+    launch(rescale, (min(-(-max(sizes) // SCALED), IDLERS), 1), tensors, numbers, (SCALED,), num_warps=8)
 
 
 def _guess(device: torch.device, models: int) -> Tensor:
@@ -181,18 +181,22 @@ def _guess(device: torch.device, models: int) -> Tensor:
     return _guesses[key]
 
 
-def _arguments(shape: Form) -> tuple[list[Any], int, int]:
-    """The numbers in their slots, which of them are in device memory, and which of those differ between models."""
-    values: list[Any] = []
-    for curve, room in zip(shape.curves, NUMBERS, strict=True):
-        values += [*curve.numbers, *[0.0] * (room - len(curve.numbers))]
-    values += [shape.target_weight, 0.0 if shape.pull is None else shape.pull]
+def _arguments(shape: Form) -> tuple[list[float], list[tuple[int, Tensor]], int, int]:
+    """The numbers in their slots; those in device memory, with their places; slots of these, and of those by model."""
+    values: list[Any] = [*shape.positive.numbers, *_ZEROS[len(shape.positive.numbers) : 4]]
+    values += [*shape.unknown.numbers, *_ZEROS[len(shape.unknown.numbers) :]]
+    values += [*shape.negative.numbers, *_ZEROS[len(shape.negative.numbers) : 4]]
+    values += (shape.target_weight, 0.0 if shape.pull is None else shape.pull)
+    inner: list[tuple[int, Tensor]] = []
     pointers = stacked = 0
     for slot, value in enumerate(values):
+        if value.__class__ is float:
+            continue
         if isinstance(value, Tensor):
             pointers |= 1 << slot
             stacked |= (value.numel() > 1) << slot
-            values[slot] = value.contiguous()
+            inner.append((AT_NUMBERS + slot, value.contiguous()))
+            values[slot] = 0.0
         else:
             values[slot] = float(value)
-    return values, pointers, stacked
+    return values, inner, pointers, stacked

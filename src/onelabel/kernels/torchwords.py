@@ -23,6 +23,16 @@ def exp_of(rate: Any, x: Tensor) -> Tensor:
     return torch.exp(rate * x)
 
 
+def times(number: Any, x: Tensor) -> Tensor:
+    """number·x, without a pass over the entries where the number is 1."""
+    return x if not isinstance(number, Tensor) and number == 1 else number * x
+
+
+def less(x: Tensor, rate: Any, g: Tensor) -> Tensor:
+    """x − rate·g."""
+    return x - rate * g if isinstance(rate, Tensor) else torch.sub(x, g, alpha=rate)
+
+
 def inverse(rate: Any) -> Any:
     """1/rate, any number where that is 0."""
     if isinstance(rate, Tensor):

@@ -55,6 +55,16 @@ def exp_of(rate, x):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
+def times(number, x):  # type: ignore[no-untyped-def]
+    return number * x
+
+
+@triton.jit
+def less(x, rate, g):  # type: ignore[no-untyped-def]
+    return x - rate * g
+
+
+@triton.jit
 def power(x, exponent):  # type: ignore[no-untyped-def]
     """x^exponent for x > 0."""
     return exp2(exponent * log2(x))
@@ -187,7 +197,7 @@ def nothing(x):  # type: ignore[no-untyped-def]
 
 # Wrapped even where they only pass on, for the interpreter replaces what it finds under the name tl.
 _ALL = (
-    *(absolute, bell, decay, exp_of, inverse, log, log_complement, logistic, minus, minus_log, narrowed, nothing, over),
-    *(parts, pick, power, reciprocal, sigmoid, sigmoids, softplus, where),
+    *(absolute, bell, decay, exp_of, inverse, less, log, log_complement, logistic, minus, minus_log, narrowed, nothing),
+    *(over, parts, pick, power, reciprocal, sigmoid, sigmoids, softplus, times, where),
 )
 WORDS: dict[str, Any] = {word.__name__: word for word in _ALL}

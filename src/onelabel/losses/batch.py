@@ -8,10 +8,16 @@ import torch
 from torch import Tensor
 
 from onelabel.contract import Batch, Hyper, Method, Needs, Number, Variant, check_k, register
+from onelabel.kernels import form as f
+from onelabel.kernels.form import Curve, Form, nll
+from onelabel.losses import fused
 from onelabel.losses.baselines import an, bce
 from onelabel.losses.curves import against, cost, pick
 
 ROLE = "Cole et al., Multi-Label Learning from Single Positive Labels"
+#: Σp, the mean over rows.
+_P = Curve(f.PROBABILITY, (1.0,))
+COUNT = Form(_P, _P, _P, by_rows=True)
 EM = "Zhou et al., Acknowledging the Unknown for Multi-label Learning with Single Positive Labels"
 
 
@@ -39,6 +45,19 @@ def observed_nll(logits: Tensor, observed: Tensor, *, eps: float = 0.0) -> Tenso
     return bce(logits, observed, eps=eps)
 
 
+def ranking_form(positive: Tensor, negative: Tensor, num_classes: int, *, by_rows: bool) -> Form:
+    """Pairwise ranking entry by entry, given the numbers of observed positives and negatives of each row."""
+    # Counts are divided by L, and the sum multiplied by it, to stay within half precision.
+    rows = torch.stack([num_classes - positive - negative, positive, torch.ones_like(positive)]).double()
+    p, scale = Curve(f.PROBABILITY, (1.0,)), float(num_classes)
+    return Form(p.mirrored(), p, nll().mirrored(), by_rows=by_rows, rows=rows / scale, factor=scale)
+
+
+def known_form(method: Method) -> Form:
+    """EPR's cost of observed entries: summed over classes, in "reference" divided by L too."""
+    return Form(nll(eps=method.eps), Curve(), nll(eps=method.eps).mirrored(), by_rows=method.variant == "paper")
+
+
 @register(
     "pr",
     title="Pairwise ranking",
@@ -54,6 +73,14 @@ class PairwiseRanking(Method):
 
     def compute(self, batch: Batch) -> Tensor:
         logits, observed = batch.logits, batch.observed
+        if not fused.chosen(logits):
+            return self._expression(logits, observed)
+        seen, difference = (x.sum(-1, dtype=torch.float32) for x in (observed * observed, observed))
+        positive, negative = (seen + difference) / 2, (seen - difference) / 2
+        form = ranking_form(positive, negative, logits.shape[-1], by_rows=self.variant == "paper")
+        return fused.mean(form, logits, observed, self._expression)
+
+    def _expression(self, logits: Tensor, observed: Tensor) -> Tensor:
         # Observed negatives keep their cost, so that all that is known is used.
         known = cost(logits).masked_fill(observed >= 0, 0.0).sum(-1)
         loss = (pairwise_ranking(logits, observed) + known).mean(-1)
@@ -88,11 +115,14 @@ class EPR(Method):
     def compute(self, batch: Batch) -> Tensor:
         logits, observed = batch.logits, batch.observed
         check_k(self._hyper["expected_positives"], logits.shape[-1])
+        loss = fused.mean(known_form(self), logits, observed, self._known)
+        count = fused.mean(COUNT, logits, observed, lambda g, z: torch.sigmoid(g).sum(-1).mean(-1))
+        gap = (count - self.column(self.expected_positives)) / logits.shape[-1]
+        return loss + self.column(self.lam) * gap**2
+
+    def _known(self, logits: Tensor, observed: Tensor) -> Tensor:
         loss = observed_nll(logits, observed, eps=self.eps).sum(-1).mean(-1)
-        if self.variant == "reference":
-            loss = loss / logits.shape[-1]
-        penalty = expected_positives_penalty(torch.sigmoid(logits), self.column(self.expected_positives))
-        return loss + self.column(self.lam) * penalty
+        return loss / logits.shape[-1] if self.variant == "reference" else loss
 
 
 @register(

@@ -21,10 +21,9 @@ import torch
 from torch import Tensor, nn
 
 from onelabel.contract import Method, check_k
-from onelabel.kernels import form as f
 from onelabel.kernels.form import Curve, Form, nll
 from onelabel.losses.baselines import PseudoNegative
-from onelabel.losses.batch import EPR, PairwiseRanking
+from onelabel.losses.batch import EPR, PairwiseRanking, known_form, ranking_form
 from onelabel.losses.chunks import Chunks, RoleChunks
 from onelabel.losses.forms import make_form
 from onelabel.losses.observed import Observed, observed_rows
@@ -52,7 +51,7 @@ def chunked_loss(
         chunk: classes at a time; by default as many as make 256 MiB of logits on a GPU, 16 MiB on a CPU.
         index: the examples' positions in the training set, where the method needs them.
     """
-    batch, num_classes = len(features), len(weight)
+    batch, num_classes = features.shape[0], weight.shape[0]
     _check(features, weight, bias, method, index)
     sparse = observed_rows(observed, batch, num_classes, features.device)
     step = chunk_size(features, num_classes) if chunk is None else int(chunk)
@@ -78,14 +77,14 @@ def chunked_loss(
 def chunk_size(features: Tensor, num_classes: int) -> int:
     """Classes whose logits make up the budget, a multiple of 256 for the matrix units; all of them where they fit."""
     budget = BUDGET_HOST if features.device.type == "cpu" else BUDGET_DEVICE
-    most = budget // (4 * max(len(features), 1))
+    most = budget // (4 * max(features.shape[0], 1))
     return num_classes if num_classes <= most else max(256, most // 256 * 256)
 
 
 def _check(features: Tensor, weight: Tensor, bias: Tensor | None, method: Method, index: Tensor | None) -> None:
     if features.ndim != 2 or weight.ndim != 2 or features.shape[1] != weight.shape[1]:
         raise ValueError(f"features must be B×D and weight L×D, got {tuple(features.shape)} and {tuple(weight.shape)}")
-    if bias is not None and tuple(bias.shape) != (len(weight),):
+    if bias is not None and bias.shape != weight.shape[:1]:
         raise ValueError(f"bias must have shape ({len(weight)},), got {tuple(bias.shape)}")
     if method.stack is not None:
         raise ValueError("a stack of models cannot be chunked over classes: train one, or use the method itself")
@@ -96,14 +95,10 @@ def _check(features: Tensor, weight: Tensor, bias: Tensor | None, method: Method
 def _form(method: Method, observed: Observed | Tensor, num_classes: int) -> tuple[Form, Observed | Tensor]:
     """The form that chunks are evaluated by, and the labels it is evaluated on."""
     if isinstance(method, EPR):
-        return Form(nll(eps=method.eps), Curve(), nll(eps=method.eps).mirrored(), by_rows=_by_rows(method)), observed
+        return known_form(method), observed
     if isinstance(method, PairwiseRanking):
         positive, negative = _counts(observed, 1), _counts(observed, -1)
-        # Counts are divided by L, and the sum multiplied by it, to stay within half precision.
-        rows = torch.stack([num_classes - positive - negative, positive, torch.ones_like(positive)]).double()
-        p, scale = Curve(f.PROBABILITY, (1.0,)), float(num_classes)
-        form = Form(p.mirrored(), p, nll().mirrored(), by_rows=_by_rows(method), rows=rows / scale, factor=scale)
-        return form, observed
+        return ranking_form(positive, negative, num_classes, by_rows=method.variant == "paper"), observed
     if isinstance(method, PseudoNegative):
         if isinstance(observed, Tensor):
             draw = torch.rand(observed.shape, device=observed.device).masked_fill_(observed != 0, -1.0)
@@ -119,11 +114,6 @@ def _form(method: Method, observed: Observed | Tensor, num_classes: int) -> tupl
             "'pr', 'epr' and role(estimator='factorised') can"
         )
     return made, observed
-
-
-def _by_rows(method: Method) -> bool:
-    """Papers take the mean over rows, their programs over all entries."""
-    return method.variant == "paper"
 
 
 def _counts(observed: Observed | Tensor, sign: int | None = None) -> Tensor:

@@ -21,6 +21,9 @@ from onelabel.losses.observed import Observed
 KNOWN = 5.293304824724492
 
 
+_NO_LABELS = torch.empty(0)
+
+
 class Linear:
     """One product x·Wᵀ + b over chunks, in `half` precision where asked for, and the gradients of its parts."""
 
@@ -28,21 +31,23 @@ class Linear:
         self, x: Tensor, weight: Tensor, bias: Tensor | None, needs: tuple[bool, ...], half: torch.dtype | None
     ) -> None:
         self.dtype = torch.promote_types(x.dtype, weight.dtype) if half is None else half
-        self.x, self.weight, self.bias, self.needs = x.detach().to(self.dtype), weight.detach(), bias, needs
+        self.x, self.weight, self.bias, self.needs = x.to(self.dtype), weight, bias, needs
         self.wide = torch.promote_types(x.dtype, torch.float32)
         self.dx: Tensor | None = None
         self.dw: Tensor | None = None
         self.db: Tensor | None = None
 
     def logits(self, some: slice) -> Tensor:
-        self.own = self.weight[some].to(self.dtype)
+        whole = some.stop - some.start == self.weight.shape[0]
+        self.own = (self.weight if whole else self.weight[some]).to(self.dtype)
         if self.bias is None:
             return self.x @ self.own.T
-        return torch.addmm(self.bias.detach()[some].to(self.dtype), self.x, self.own.T)
+        bias = self.bias if whole else self.bias[some]
+        return torch.addmm(bias.to(self.dtype), self.x, self.own.T)
 
     def accumulate(self, some: slice, slope: Tensor, scale: float) -> None:
         """Take in scale·slope, the gradient of the logits of those classes that `logits` was last asked for."""
-        whole = some.start == 0 and some.stop == len(self.weight)
+        whole = some.stop - some.start == self.weight.shape[0]
         if self.needs[0]:
             part = _product(slope, self.own, self.wide)
             if scale != 1:
@@ -99,42 +104,43 @@ class Chunks:
 
     def walk(self, num_classes: int, labels: bool = True) -> Iterator[tuple[slice, Tensor]]:
         """Every chunk of classes and its observed labels, B×chunk (empty without `labels`)."""
-        observed, buffer = self.observed, torch.empty(0)
+        observed = self.observed
         if isinstance(observed, Observed) and labels:
-            size = observed.shape[0] * min(self.step, num_classes)
-            buffer = torch.zeros(size, dtype=torch.int8, device=observed.rows.device)
+            rows, device = observed.shape[0], observed.rows.device
+            part = torch.zeros(rows, min(self.step, num_classes), dtype=torch.int8, device=device)
         for first in range(0, num_classes, self.step):
             some = slice(first, min(first + self.step, num_classes))
             if not labels:
-                yield some, buffer
+                yield some, _NO_LABELS
             elif isinstance(observed, Observed):
-                part = buffer[: observed.shape[0] * (some.stop - first)].view(observed.shape[0], some.stop - first)
+                if some.stop - first < part.shape[1]:  # the last, which is smaller
+                    part = part.view(-1)[: rows * (some.stop - first)].view(rows, some.stop - first)
                 observed.put(part, first)
                 yield some, part
                 if some.stop < num_classes:
                     observed.put(part, first, clear=True)
             else:
-                yield some, observed[:, some]
+                yield some, observed if first == 0 and some.stop == num_classes else observed[:, some]
 
     @torch.no_grad()
     def expected_positives(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """The mean over rows of Σp, by a product of its own."""
         total = torch.zeros((), dtype=torch.promote_types(x.dtype, torch.float32), device=x.device)
         linear = Linear(x, weight, bias, (False, False, False), self.half)
-        for some, _ in self.walk(len(weight), labels=False):
+        for some, _ in self.walk(weight.shape[0], labels=False):
             total += _sum_of_probabilities(linear.logits(some))
-        return total / max(len(x), 1)
+        return total / max(x.shape[0], 1)
 
     def run(self, tensors: tuple[Tensor, ...], needs: tuple[bool, ...]) -> tuple[Tensor, list[Tensor | None]]:
         """The loss, and the gradients of those tensors that need one."""
         x, weight, bias = tensors
         linear = Linear(x, weight, bias, needs, self.half)
-        scale = self.form.scale(len(x), len(weight))
+        scale = self.form.scale(x.shape[0], weight.shape[0])
         # In float16 the gradient of a mean would underflow, so it is made of the sum and scaled in float32.
         inside, after = (1.0, scale) if linear.dtype == torch.float16 else (scale, 1.0)
         form = self.form if self.pull is None else replace(self.form, pull=self.pull * inside)
         total: Tensor | None = None
-        for some, z in self.walk(len(weight)):
+        for some, z in self.walk(weight.shape[0]):
             g = linear.logits(some)
             loss, slope = engine(g).evaluate(g, z, form, scale=inside, grad=any(needs), out=g if any(needs) else None)
             total = loss if total is None else total + loss
@@ -152,7 +158,7 @@ class RoleChunks(Chunks):
         self.k, self.lam, self.eps = k, lam, eps
 
     def run(self, tensors: tuple[Tensor, ...], needs: tuple[bool, ...]) -> tuple[Tensor, list[Tensor | None]]:
-        batch, num_classes = len(tensors[0]), len(tensors[1])
+        batch, num_classes = tensors[0].shape[0], tensors[1].shape[0]
         x, weight, bias, own, columns, column_bias = tensors
         pair = [
             Linear(x, weight, bias, needs[:3], self.half),
@@ -217,11 +223,12 @@ class _Chunked(torch.autograd.Function):
         made = [g for g in gradients if g is not None]
         for some in (made[i : i + 3] for i in range(0, len(made), 3)):
             engine(some[0]).rescale_all_(some, upstream)
-        kept = [None if g is None else g.to(t.dtype) for g, t in zip(gradients, tensors, strict=True)]
+        kept = [
+            g if g is None or g.dtype == t.dtype else g.to(t.dtype) for g, t in zip(gradients, tensors, strict=True)
+        ]
         return (None, *kept)
 
 
 def _run(chunks: Chunks, tensors: Any, needs: tuple[bool, ...]) -> tuple[Tensor, list[Tensor | None]]:
-    device = tensors[0].device.type
-    with torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext():
+    with nullcontext() if chunks.half is None else torch.autocast(tensors[0].device.type, enabled=False):
         return chunks.run(tensors, needs)

@@ -137,7 +137,9 @@ def _lasd(m: Any, num_classes: int, seen: Seen) -> Form:
 def _gr(m: Any, num_classes: int, seen: Seen) -> Form | None:
     if m.trainable:
         return None
-    kind = f.ROBUST_LINEAR if not isinstance(m.q3, Tensor) and m.q3 == 1 else f.ROBUST
+    kind = f.ROBUST
+    if not isinstance(m.q3, Tensor) and m.q3 == 1:
+        kind = f.ROBUST_GENTLE if m.gentle else f.ROBUST_LINEAR
     now = [getattr(m, f"{name}_now") for name in ("w", "b", "mu", "sigma")]
     positive = nll(eps=m.eps) if m.eps else Curve(f.GENERALISED, (m.q1,))
     return Form(positive, Curve(kind, (m.q2, m.q3, *now)), NEGATIVE)

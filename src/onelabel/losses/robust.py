@@ -106,6 +106,8 @@ class GR(ElementWise):
         for name, value in self.first.items():
             self.hyper[name].check(f"start[{name!r}]", value)
         self.trainable = trainable
+        #: Whether kernels in half precision may take k̂ for a polynomial of p, and p^q2 for one of log p.
+        self.gentle = max(self.each("q2")) <= 0.0125 and max(map(abs, (self.first["w"], *self.each("w")))) <= 2
         lead = (self.stack, 1) if self.stack else (1,)
         self.register_buffer("clock", torch.tensor([0, 1]))
         self.begin_epoch(0, 1)
