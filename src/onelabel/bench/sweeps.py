@@ -38,6 +38,7 @@ SWEEPS: Mapping[str, Sweep] = {
     s.name: s
     for s in (
         Sweep("em.alpha", "EM 3a", "weight of the entropy", ("em",), "alpha", WEIGHTS),
+        Sweep("roll-call.alpha", "ours", "weight of the entropy", ("roll-call",), "alpha", WEIGHTS),
         Sweep("em-apl.beta", "EM supplement", "weight of pseudo-labels", ("em-apl",), "beta", WEIGHTS),
         Sweep(
             "gr.tau",
@@ -69,8 +70,8 @@ SWEEPS: Mapping[str, Sweep] = {
               (0.0, 0.2, 0.4, 0.6, 0.7, 0.8, 1.0)),
         Sweep("role.k", "ROLE A1", "k over the interval of its estimates from five rows", ("role",),
               "expected_positives", ()),
-        Sweep("images", "ROLE 1", "share of the training images", ("bce", "iun", "an", "an-ls", "role", "em", "gr"),
-              "fraction", tuple(round(0.1 * m, 1) for m in range(1, 11))),
+        Sweep("images", "ROLE 1", "share of the training images", ("bce", "iun", "an", "an-ls", "role", "em", "gr",
+              "roll-call"), "fraction", tuple(round(0.1 * m, 1) for m in range(1, 11))),
         Sweep("missing", "EM 5c", "share of labels missing at random", ("bce", "an", "em", "gr"), "missing",
               (0.1, 0.3, 0.5, 0.7, 0.9)),
     )
