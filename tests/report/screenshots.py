@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 
+from PIL import Image
 from playwright.sync_api import sync_playwright
 
 
@@ -15,7 +17,10 @@ def main(report: Path, out: str) -> None:
             page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)  # type: ignore[arg-type]
             page.goto(report.resolve().as_uri())
             page.wait_for_selector("html[data-ready]")
-            page.screenshot(path=f"{out}-{name}.png", full_page=True)
+            shot = Image.open(io.BytesIO(page.screenshot(full_page=True))).convert("RGB")
+            shot.quantize(256, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(
+                f"{out}-{name}.png", optimize=True
+            )
         browser.close()
 
 
