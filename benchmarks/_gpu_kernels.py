@@ -25,7 +25,11 @@ STACKS: dict[str, dict[str, list[float]]] = {
     "gr": {"w": [2.0, 10.0, 5.0], "q3": [1.0, 1.5, 0.0]},
 }
 # Few, because every combination of method, dtype and divisibility is compiled.
-SIZES = {torch.float32: ((16, 80), (33, 4097), (7, 13)), torch.bfloat16: ((33, 4097),), torch.float16: ((16, 80),)}
+SIZES = {
+    torch.float32: ((16, 80), (33, 4097), (7, 13)),
+    torch.bfloat16: ((33, 4097),),
+    torch.float16: ((16, 80), (33, 4097)),
+}
 
 
 def made(name: str, **hyper: Any) -> Any:
