@@ -2,8 +2,8 @@
 
     python benchmarks/instructions.py [--methods an gr] [--dtypes fp32 bf16]
 
-Of a tile without observed labels: its own instructions and those of special functions (ex2, lg2, rcp: one in eight
-cycles), and what every tile costs beside (loading, looking for labels); of a tile with observed labels; registers.
+Of a tile without observed labels, once that is known (it takes some four more to find out): all and those of special
+functions (ex2, lg2, rcp: one in eight cycles); of a tile that is not looked at first; registers.
 """
 
 from __future__ import annotations
@@ -75,13 +75,13 @@ def blocks(kernel: Any) -> list[list[str]]:
 def count(name: str, dtype: str) -> str:
     kernel, each = build(name, dtype, True)
     parts = blocks(kernel)
-    # The tile without labels stores whole vectors; what looks for labels comes right before it.
+    # The tile without labels stores whole vectors.
     clean = max(range(len(parts)), key=lambda i: (sum(o == "STG.E.128" for o in parts[i]), len(parts[i])))
     special = sum(o.startswith("MUFU") for o in parts[clean])
     registers = re.search(r"REG:(\d+)", dumped(kernel, "--dump-resource-usage"))
     full, its = build(name, dtype, False)
     mixed = max(blocks(full), key=len)
-    numbers = (len(parts[clean]) / each, special / each, len(parts[clean - 1]) / each, len(mixed) / its)
+    numbers = (len(parts[clean]) / each, special / each, len(mixed) / its)
     return f"{name:8s} {dtype:5s} " + " ".join(f"{n:6.1f}" for n in numbers) + f" {registers and registers[1]:>5s}"
 
 
@@ -90,7 +90,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="*", default=METHODS)
     parser.add_argument("--dtypes", nargs="*", default=["fp32", "bf16", "fp16"])
     args = parser.parse_args()
-    print(f"Triton {triton.__version__}\n{'':14s}  clean  special  tile  mixed  registers")
+    print(f"Triton {triton.__version__}\n{'':14s}  clean  special  mixed  registers")
     for name in args.methods:
         for dtype in args.dtypes:
             print(count(name, dtype), flush=True)
