@@ -51,12 +51,15 @@ def bootstrap_map(
             order = np.argsort(-np.asarray(scores[:, c]), kind="stable")
             ranked, y = np.asarray(scores[order, c]), true[order, c] > 0
             last = np.searchsorted(-ranked, -ranked, side="right") - 1  # of each run of ties
-            w = weights[:, order]
-            hits = np.cumsum(w * y, axis=1)
-            at = last[y]
-            share = hits[:, at] / np.maximum(np.cumsum(w, axis=1)[:, at], 1)
+            w = np.take(weights, order, axis=1)
+            places = np.flatnonzero(y)
+            at = last[places]
+            mine = np.take(w, places, axis=1)
+            hits = np.cumsum(mine, axis=1, dtype=np.int32)
+            reached = np.take(hits, np.searchsorted(places, at, side="right") - 1, axis=1)
+            share = reached / np.maximum(np.take(np.cumsum(w, axis=1, dtype=np.int32), at, axis=1), 1)
             positives = hits[:, -1]
-            area = (w[:, y] * share).sum(1)
+            area = (mine * share).sum(1)
             total += np.where(positives > 0, area / np.maximum(positives, 1), 0.0)
             counted += positives > 0
     return total / np.maximum(counted, 1)
