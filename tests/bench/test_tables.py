@@ -224,6 +224,14 @@ def test_remarks_stand_below_what_they_are_about(tmp_path: Path) -> None:
     assert rest.startswith("## Other label draws")
 
 
+def test_a_sweep_over_draws_has_a_column_each() -> None:
+    plan = bench.sweep("missing", "voc2012", seeds=[0, 1])
+    rows = [p.row(test_map=100 - 10 * float(p.draw.split(":")[1]) + p.seed) for p in plan if p.name == "em"]
+    (text,) = [t for t in page.sweeps(tables.Results(rows, {}), "voc2012") if t.startswith("**missing, linear")]
+    assert "up to 2 seeds" in text
+    assert "| em | 99.50 ± 0.71 | 97.50 ± 0.71 | 95.50 ± 0.71 | 93.50 ± 0.71 | 91.50 ± 0.71 |" in text
+
+
 def test_other_uniform_draws_are_one_column_with_their_spread() -> None:
     rows = some_rows("linear")
     for value, draw in ((80.0, "uniform:1"), (82.0, "uniform:2"), (70.0, "biased:1")):

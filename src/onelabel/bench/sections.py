@@ -91,8 +91,9 @@ def _of_sweep(each: Sweep, rows: Sequence[Row], dataset: str, mode: str) -> list
 def _sweep_sheet(each: Sweep, rows: Sequence[Row], mode: str) -> Sheet:
     places = sorted({position(each, row) for row in rows})
     grid: dict[str, dict[float, Cell]] = defaultdict(dict)
-    for cell in cells(rows):
-        grid[line_of(each, cell.rows[0])].setdefault(position(each, cell.rows[0]), cell)
+    for place in places:  # one by one: a cell may hold several draws, and a draw may be the place
+        for cell in cells([row for row in rows if position(each, row) == place]):
+            grid[line_of(each, cell.rows[0])].setdefault(place, cell)
     lines = tuple(
         (line, *(at[place].text("test_map") if place in at else NOT_RUN for place in places))
         for line, at in grid.items()
