@@ -29,7 +29,7 @@ from onelabel.recovery.folds import ArrayScores, crossfit
 from onelabel.recovery.preference import naming_test
 
 PUBLISHED = {"an": 85.8, "an-ls": 86.9, "role": 90.3}
-METHODS = ("an", "an-ls", "role", "em", "gr", "auto")
+METHODS = ("an", "an-ls", "role", "em", "gr", "roll-call", "auto")
 
 
 def load(folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:

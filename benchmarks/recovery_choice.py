@@ -26,7 +26,7 @@ from onelabel.recovery.choice import expected_f1, naming_likelihood
 from onelabel.recovery.folds import ArrayScores
 
 METHODS: dict[str, dict[str, Any]] = {
-    "an": {}, "an-ls": {}, "em": {}, "gr": {}, "role": {"expected_positives": 1.5},
+    "an": {}, "an-ls": {}, "em": {}, "gr": {}, "role": {"expected_positives": 1.5}, "roll-call": {},
 }  # fmt: skip
 
 

@@ -20,7 +20,7 @@ Scores = NDArray[np.float32]
 CHUNK_ENTRIES = 4_000_000
 DEFAULT = ProbeSpec("em", lr=1e-3, batch_size=64, epochs=25)
 #: What "auto" tries.
-AUTO = ("an-ls", "em", "gr", "role")
+AUTO = ("an-ls", "em", "gr", "role", "roll-call")
 
 
 class Scored(Protocol):
