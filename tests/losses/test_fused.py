@@ -120,6 +120,42 @@ def test_stacks(name: str, hyper: dict[str, Any]) -> None:
         assert torch.allclose(got_slope, slope, atol=1e-10)
 
 
+SPARSE: list[tuple[str, dict[str, Any]]] = [
+    ("pr", {}),
+    ("pr", {"variant": "reference"}),
+    ("epr", {}),
+    ("epr", {"variant": "reference", "lam": 3.0}),
+    ("iu", {"normalise": "observed"}),
+    ("an-ls", {}),
+    ("wan", {}),
+    ("gr", {}),
+]
+
+
+@pytest.mark.parametrize(("name", "hyper"), SPARSE)
+@pytest.mark.parametrize("shape", [(3, 5), (40, 1500)])
+def test_few_observed_labels(name: str, hyper: dict[str, Any], shape: tuple[int, int]) -> None:
+    """The larger size is several blocks, where observed entries are computed apart from the others."""
+    torch.manual_seed(5)
+    observed = torch.zeros(shape, dtype=torch.int8)
+    for sign in (1, 1, -1):
+        observed.scatter_(1, torch.randint(shape[1], (shape[0], 1)), sign)
+    logits = 3 * torch.randn(shape, dtype=torch.float64)
+    (loss, slope), (fused_loss, fused_slope) = both(onelabel.method(name, **hyper), logits, observed, 0.7)
+    torch.testing.assert_close(fused_loss, loss, rtol=1e-10, atol=0)
+    torch.testing.assert_close(fused_slope, slope, rtol=1e-8, atol=1e-12 * slope.abs().max().item())
+
+
+@pytest.mark.parametrize("name", ["pr", "epr"])
+def test_losses_of_a_batch_in_a_stack(name: str) -> None:
+    torch.manual_seed(6)
+    logits = torch.randn(3, B, L, dtype=torch.float64)
+    observed = torch.randint(-1, 2, (B, L), dtype=torch.int8)
+    (loss, slope), (fused_loss, fused_slope) = both(onelabel.method(name, stack=3), logits, observed)
+    torch.testing.assert_close(fused_loss, loss)
+    torch.testing.assert_close(fused_slope, slope)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision(dtype: torch.dtype) -> None:
     logits = (torch.randn(64, 500) * 3).to(dtype)
