@@ -3,8 +3,8 @@
     python benchmarks/selection.py                  # writes docs/results/selection.csv and prints the table
 
 On VOC 2012 features with labels dropped uniformly and with two biases, on features of digits-scenes, and on three
-made-up tasks. A criterion picks for every probe its epoch and then, by the mean over seeds, the setting. The best pick is
-made with the test set itself, so even clean validation regrets a little.
+made-up tasks. A criterion picks for every probe its epoch and then, by the mean over seeds, the setting. The best pick
+is made with the test set itself, so even clean validation regrets a little.
 """
 
 from __future__ import annotations
