@@ -15,6 +15,10 @@ from onelabel.system import atomic_write
 class DataError(ValueError):
     """Data that cannot be used as it is; the message is one line that names the remedy."""
 
+    def __init__(self, message: object) -> None:
+        """What is cited of the data, such as a column's name, may have several lines."""
+        super().__init__(" ".join(str(message).splitlines()))
+
 
 # kind -> (whether the row leaves the data, what it means in words)
 KINDS: dict[str, tuple[bool, str]] = {
