@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -97,13 +98,13 @@ def one(criterion: Any, size: tuple[int, int], dtype: torch.dtype, share: float,
     factor = form.scale(*size)
     near(f"{what} loss", loss * factor, want, 3e-6)
     error = near(f"{what} gradient", grad.double() * factor, slope, tolerance(dtype))
-    for upstream in (1024.0, 1024.0, 512.0):  # guessed wrong, right, and wrong again
+    unit = 2.0 ** round(math.log2(factor**-1))  # float16 would lose the gradient of a mean
+    for upstream in (unit, unit, unit / 2):  # guessed wrong, right, and wrong again
         live = logits.clone().requires_grad_()
         with fused.using("on"):
             (criterion(live, observed).sum() * upstream).backward()
         assert live.grad is not None and live.grad.dtype == dtype  # noqa: PT018
-        allowed = 2 * tolerance(dtype) + 1e-2 * (dtype == torch.float16)
-        near(f"{what} backward", live.grad / upstream, slope, allowed)
+        near(f"{what} backward", live.grad.double() / upstream, slope, 2 * tolerance(dtype))
     return error
 
 
