@@ -25,7 +25,6 @@ RECIPES = Path(__file__).parents[1] / "recipes" / "voc2012"
 STOP = {"an": 2}  #: epochs without a better validation mAP
 WANTED = ("config.toml", "environment.json", "data.json", "metrics.jsonl", "result.json", "recording.safetensors")
 WANTED += (
-    "labels.safetensors",
     "landscape.safetensors",
     "scores-train.npy",
     "scores-validation.npy",

@@ -16,10 +16,12 @@ from voc import make_page, unpack
 from onelabel.report.runs import RunView, main_run, read_runs
 from onelabel.report.sections import figure_sections
 
+pytestmark = [pytest.mark.shared, pytest.mark.slow]
+
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return unpack(tmp_path_factory.mktemp("voc"))
+def folders(tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> list[Path]:
+    return unpack(tmp_path_factory.mktemp("voc"), shared_data)
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +30,8 @@ def views(folders: list[Path]) -> list[RunView]:
 
 
 @pytest.fixture(scope="module")
-def page(folders: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With pictures where ../shared/data is."""
-    return make_page(folders, tmp_path_factory.mktemp("page") / "voc.html")
+def page(folders: list[Path], tmp_path_factory: pytest.TempPathFactory, shared_data: Path) -> Path:
+    return make_page(folders, tmp_path_factory.mktemp("page") / "voc.html", shared_data)
 
 
 def test_it_is_a_whole_fine_tuning(views: list[RunView]) -> None:
@@ -69,15 +70,13 @@ def test_the_page_says_what_the_runs_say(page: Path, views: list[RunView]) -> No
     assert page.stat().st_size < 5_000_000
 
 
-@pytest.mark.shared
-def test_pictures_are_there(page: Path, shared_data: Path) -> None:
+def test_pictures_are_there(page: Path) -> None:
     images = [attrs["src"] or "" for tag, attrs in Reader(page.read_text(encoding="utf-8")).tags if tag == "img"]
     assert len(images) >= 30
     assert len(set(images)) > 24
     assert "no picture" not in page.read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
 def test_in_a_browser(page: Path, visit: Callable[..., Any], width: int, scheme: str) -> None:
     check_in_a_browser(page, visit, width, scheme)

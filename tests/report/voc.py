@@ -1,7 +1,8 @@
 """The report of whole VOC 2012 fine-tunings, from the run folders that benchmarks/voc_report.py brought back.
 
-python tests/report/voc.py OUT.html    (pictures from ../shared/data, where it is)
-python tests/report/voc.py recover     makes kept/voc-recovered.parquet anew, of the features in ../shared/data
+python tests/report/voc.py OUT.html
+
+VOC's labels and pictures are not part of this repository: both come from ../shared/data.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from onelabel.data import Dataset, Splits, split_rows
 from onelabel.data.sources import ImageSource, Rows
 from onelabel.labels import Labels
 from onelabel.report import write_report
 from onelabel.report.runs import read_run
+from onelabel.training.recording import Recorder
 
 RUNS = Path(__file__).parent / "kept" / "voc-runs.tar.xz"
-RECOVERED = RUNS.with_name("voc-recovered.parquet")
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 TITLE = "VOC 2012, fine-tuned"
 NOTE = (
@@ -63,17 +65,27 @@ class Copies(ImageSource):
         return hashlib.blake2b("\n".join(self.paths).encode()).hexdigest()
 
 
-def unpack(folder: Path) -> list[Path]:
-    """The run folders; beside them recovered.parquet, and in results/ the fine-tunings of the benchmark."""
+def unpack(folder: Path, shared: Path) -> list[Path]:
+    """The run folders with VOC's labels; beside them recovered.parquet and, in results, the fine-tunings of the bench."""
+    from onelabel.bench.datasets import voc_features
+    from onelabel.recovery import recover
+
     folder.mkdir(parents=True, exist_ok=True)
     with tarfile.open(RUNS) as archive:
         archive.extractall(folder, filter="data")
-    for suffix in (".parquet", ".json"):
-        shutil.copy(RECOVERED.with_suffix(suffix), folder / f"recovered{suffix}")
+    runs = sorted(path.parent for path in folder.glob("*/config.toml"))
+    data = voc_features(shared / "voc2012")
+    for run in runs:
+        Recorder(data, torch.device("cpu")).write(run)  # the labels alone: nothing was counted
+    with np.load(shared / "voc2012" / "labels.npz") as file:
+        names = file["train_images"][split_rows(len(file["train_images"]), 0.2)[0]]
+    recover(
+        data.train.X, data.train.observed, folder / "recovered.parquet", method="gr", examples=list(map(str, names))
+    )
     (folder / "results").mkdir(exist_ok=True)
-    for file in (Path(__file__).parents[2] / "docs" / "results" / "bench").glob("finetune*.parquet"):
-        shutil.copy(file, folder / "results")
-    return sorted(path.parent for path in folder.glob("*/config.toml"))
+    for kept in (Path(__file__).parents[2] / "docs" / "results" / "bench").glob("finetune*.parquet"):
+        shutil.copy(kept, folder / "results")
+    return runs
 
 
 def with_pictures(run: Path, shared: Path) -> Splits[Any]:
@@ -97,31 +109,20 @@ def with_pictures(run: Path, shared: Path) -> Splits[Any]:
     return Splits("voc2012", **parts)
 
 
-def make_page(runs: list[Path], out: Path) -> Path:
-    """The page; without pictures where ../shared/data is not here."""
-    data = with_pictures(runs[0], SHARED) if SHARED.is_dir() else None
+def make_page(runs: list[Path], out: Path, shared: Path) -> Path:
     beside = runs[0].parent
     return write_report(
-        [*runs, beside / "results"], out, data=data, recovered=beside / "recovered.parquet", title=TITLE, note=NOTE
+        [*runs, beside / "results"],
+        out,
+        data=with_pictures(runs[0], shared),
+        recovered=beside / "recovered.parquet",
+        title=TITLE,
+        note=NOTE,
     )
 
 
-def recover_again() -> None:
-    """What `onelabel recover` finds in the training rows."""
-    from onelabel.bench.datasets import voc_features
-    from onelabel.recovery import recover
-
-    train = voc_features(SHARED / "voc2012").train
-    with np.load(SHARED / "voc2012" / "labels.npz") as file:
-        names = file["train_images"][split_rows(len(file["train_images"]), 0.2)[0]]
-    recover(train.X, train.observed, RECOVERED, method="gr", examples=list(map(str, names)))
-
-
 if __name__ == "__main__":
-    if sys.argv[1] == "recover":
-        recover_again()
-        sys.exit()
     target = Path(sys.argv[1]).resolve()
     with tempfile.TemporaryDirectory() as made:
         os.chdir(made)  # so that the page's commands have short paths
-        print(make_page(unpack(Path("runs")), target))
+        print(make_page(unpack(Path("runs"), SHARED), target, SHARED))
