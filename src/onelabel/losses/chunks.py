@@ -158,6 +158,10 @@ class RoleChunks(Chunks):
         self.k, self.lam, self.eps = k, lam, eps
 
     def run(self, tensors: tuple[Tensor, ...], needs: tuple[bool, ...]) -> tuple[Tensor, list[Tensor | None]]:
+        with nullcontext() if self.half is None else torch.autocast(tensors[0].device.type, enabled=False):
+            return self._run(tensors, needs)
+
+    def _run(self, tensors: tuple[Tensor, ...], needs: tuple[bool, ...]) -> tuple[Tensor, list[Tensor | None]]:
         batch, num_classes = tensors[0].shape[0], tensors[1].shape[0]
         x, weight, bias, own, columns, column_bias = tensors
         pair = [
@@ -209,7 +213,7 @@ class _Chunked(torch.autograd.Function):
     def forward(ctx: Any, chunks: Chunks, *tensors: Tensor | None) -> Tensor:
         ctx.chunks, ctx.needs = chunks, tuple(ctx.needs_input_grad[1:])
         ctx.save_for_backward(*tensors)
-        loss, ctx.gradients = _run(chunks, tensors, ctx.needs)
+        loss, ctx.gradients = chunks.run(tensors, ctx.needs)
         return loss
 
     @staticmethod
@@ -219,7 +223,7 @@ class _Chunked(torch.autograd.Function):
         tensors = ctx.saved_tensors
         gradients, ctx.gradients = ctx.gradients, None
         if gradients is None:
-            _, gradients = _run(ctx.chunks, tensors, ctx.needs)
+            _, gradients = ctx.chunks.run(tensors, ctx.needs)
         made = [g for g in gradients if g is not None]
         for some in (made[i : i + 3] for i in range(0, len(made), 3)):
             engine(some[0]).rescale_all_(some, upstream)
@@ -227,8 +231,3 @@ class _Chunked(torch.autograd.Function):
             g if g is None or g.dtype == t.dtype else g.to(t.dtype) for g, t in zip(gradients, tensors, strict=True)
         ]
         return (None, *kept)
-
-
-def _run(chunks: Chunks, tensors: Any, needs: tuple[bool, ...]) -> tuple[Tensor, list[Tensor | None]]:
-    with nullcontext() if chunks.half is None else torch.autocast(tensors[0].device.type, enabled=False):
-        return chunks.run(tensors, needs)
