@@ -26,6 +26,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "roll-call, student of the whole": {"method": "roll-call", "student_looks": "whole"},
     "roll-call": {"method": "roll-call"},
     "em with a student": {"method": "em", "student": "on"},
+    "gr with a student": {"method": "gr", "student": "on"},
     "roll-call, one label held out too": {"method": "roll-call"},
 }
 

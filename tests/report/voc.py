@@ -66,7 +66,7 @@ class Copies(ImageSource):
 
 
 def unpack(folder: Path, shared: Path) -> list[Path]:
-    """The run folders with VOC's labels; beside them recovered.parquet and, in results, the fine-tunings of the bench."""
+    """The run folders with VOC's labels; beside them recovered.parquet, and results of the bench."""
     from onelabel.bench.datasets import voc_features
     from onelabel.recovery import recover
 
