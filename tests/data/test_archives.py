@@ -275,8 +275,23 @@ def test_servers_without_ranges_or_with_a_new_file_start_anew(server: Server, tm
     (tmp_path / "g.part.json").write_text('{"version": "\\"v0\\""}')
     server.ranges = True
     assert download(server.url, tmp_path / "g", md5=MD5).read_bytes() == DATA
-    (tmp_path / "h.part").write_bytes(b"bytes of nobody knows what")
-    assert download(server.url, tmp_path / "h", md5=MD5).read_bytes() == DATA
+    notes = [
+        "",
+        "null",
+        "3",
+        '["a"]',
+        "[" * 5000,
+        '{"version": 1}',
+        '{"version": "a\\r\\nb"}',
+        '{"version": "é"}',
+        "\udcff",
+    ]
+    for i, note in enumerate([None, *notes]):
+        part = tmp_path / f"h{i}.part"
+        part.write_bytes(b"bytes of nobody knows what")
+        if note is not None:
+            part.with_name(f"h{i}.part.json").write_text(note, encoding="utf-8", errors="surrogateescape")
+        assert download(server.url, tmp_path / f"h{i}", md5=MD5).read_bytes() == DATA
 
 
 def test_a_complete_part_is_taken(server: Server, tmp_path: Path) -> None:

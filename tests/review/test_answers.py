@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as parquet
 import pytest
 from sqlalchemy import func, select, update
 
@@ -190,6 +192,12 @@ def test_answers_become_labels_and_travel(db: Database, data: Any, tmp_path: Any
     assert import_answers(other, answers) == {"stored": 19, "settled": 0, "total": 19}
     assert import_answers(other, answers) == {"stored": 0, "settled": 19, "total": 19}
     np.testing.assert_array_equal(export_labels(other), export_labels(db))
+    table = parquet.read_table(tmp_path / "out.parquet")
+    for wrong in (3, 0.5, True, "cat"):
+        header = {k: json.dumps(json.loads(v) | {"class_names": wrong}) for k, v in table.schema.metadata.items()}
+        parquet.write_table(table.replace_schema_metadata(header), tmp_path / "wrong.parquet")
+        with pytest.raises(ValueError, match=r"wrong\.parquet: .*class_names is no list"):
+            load_answers(tmp_path / "wrong.parquet")
 
 
 def test_random_sequences_keep_the_counts_right(db: Database) -> None:

@@ -78,11 +78,21 @@ def _about(part: Path) -> Path:
     return part.with_name(part.name + ".json")
 
 
+def _version(about: Path) -> str | None:
+    """The version of the server's file that a part is of; None where nothing says so that can be trusted."""
+    try:
+        found = json.loads(about.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError, RecursionError):
+        return None
+    version = found.get("version") if isinstance(found, dict) else None
+    return version if isinstance(version, str) and version.isascii() and version.isprintable() else None
+
+
 def _fetch(url: str, part: Path, timeout: float) -> None:
     """One connection: append what is missing to `part`; raises when the connection ends early."""
     have = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"User-Agent": "onelabel", "Accept-Encoding": "identity"})
-    version = json.loads(_about(part).read_text()).get("version") if have and _about(part).exists() else None
+    version = _version(_about(part)) if have else None
     if have and version is None:
         have = 0  # nothing says that the server's file is still the same
     if have:

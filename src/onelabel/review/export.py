@@ -86,6 +86,8 @@ def _from_file(path: Path) -> Answers:
             raise ValueError(f"it has no header {ANSWERS!r}")
         meta = json.loads(header)
         check_schema(meta["schema_version"], VERSION, path)
+        if not isinstance(meta.get("class_names"), list | None):
+            raise ValueError("class_names is no list")
         columns = [table.column(name).cast(pa.int64()) for name in ("row", "class_index", "value")]
         if any(column.null_count for column in columns):
             raise ValueError("values are missing")
