@@ -124,3 +124,11 @@ def test_cost_counts_and_estimates() -> None:
     assert found.seconds == 2 * 3 * 50  # LASD looks at three views
     assert expected(plan[0], rows, "another machine") is None
     assert "2 to do, about 5 min" in str(found)
+
+
+def test_the_latest_runs_say_how_long_the_next_takes() -> None:
+    (planned,) = bench.make_plan("voc2012", ["an"], seeds=[0], search=False)
+    slow = [planned.row(seconds=40.0, started=f"2026-01-01T00:00:{i:02d}+0000") for i in range(30)]
+    quick = [planned.row(seconds=3.0, started=f"2026-01-02T00:00:{i:02d}+0000") for i in range(12)]
+    assert expected(planned, slow) == 40
+    assert expected(planned, [*quick, *slow]) == 3

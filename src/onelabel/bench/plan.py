@@ -20,6 +20,8 @@ from onelabel.bench.results import Row
 from onelabel.contract import method_info
 
 Hyper = Mapping[str, Any]
+#: Runs by which the next is timed; older ones may be of a busier machine or of slower code.
+LATEST = 12
 
 
 @dataclass(frozen=True)
@@ -148,10 +150,10 @@ def cost(plan: Sequence[Planned], rows: Sequence[Row], hardware: str = "") -> Co
 
 
 def expected(run: Planned, rows: Sequence[Row], hardware: str = "") -> float | None:
-    """Median seconds of finished runs like this one on this hardware: of its method, else of its mode and views."""
+    """Median seconds of the latest runs like this one on this hardware: of its method, else of its mode and views."""
     like = [r for r in rows if r.done and r.seconds and r.mode == run.mode and hardware in ("", r.hardware)]
     same = [r for r in like if r.method == run.method]
-    values = [float(r.seconds or 0.0) for r in same or like]
+    values = [float(r.seconds or 0.0) for r in sorted(same or like, key=lambda r: r.started)[-LATEST:]]
     if not values:
         return None
     return statistics.median(values) * (1 if same or run.mode == "linear" else views(run.method))
