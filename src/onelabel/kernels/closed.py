@@ -41,7 +41,6 @@ from onelabel.kernels.torchwords import (
     bell,
     constexpr,
     decay,
-    exp_of,
     inverse,
     less,
     log,
@@ -51,27 +50,29 @@ from onelabel.kernels.torchwords import (
     minus_log,
     narrowed,
     nothing,
-    over,
     parts,
     pick,
     power,
     reciprocal,
+    rising,
+    sided,
     sigmoid,
     sigmoids,
     softplus,
     times,
+    turned,
     where,
 )
 
 
 def power_nll(g: Any, e: Any, u: Any, r: Any, gamma: Any, detached: constexpr) -> Any:
     """(1−p)^γ(−log p)."""
-    own, other = softplus(minus(g), u), softplus(g, u)
-    focus = exp_of(-gamma, other)
+    own = softplus(minus(g), u)
+    p, q = sigmoids(g, e, r)
+    focus = rising(q, gamma, g, u)
     if detached:
-        slope = minus(focus) * sigmoid(minus(g), e, r)
+        slope = minus(focus) * q
     else:
-        p, q = sigmoids(g, e, r)
         slope = minus(focus) * (gamma * p * own + q)
     return focus * own, slope
 
@@ -199,21 +200,22 @@ def curve(kind: constexpr, g: Any, e: Any, u: Any, r: Any, a: Any, b: Any, c: An
         value, slope = hill(p, q, a)
     elif kind % MIRROR == THRESHOLD:
         # τ, gate, γ₊, λ₊, γ₋, λ₋: the curve of either side at ±g, chosen before it is evaluated
-        sure = over(sigmoid(g, e, r), a, b)
-        value, slope = power_nll(where(sure, g, minus(g)), e, u, r, pick(sure, c, f, g), False)
-        value, slope = pick(sure, d, h, g) * value, pick(sure, d, -h, g) * slope
+        side = sided(sigmoid(g, e, r), a, b)
+        value, slope = power_nll(turned(side, g), e, u, r, pick(side, c, f), False)
+        weight = pick(side, d, h)
+        value, slope = weight * value, turned(side, weight * slope)
     elif kind % MIRROR == THRESHOLD_SAME:
         # τ, gate, γ: the same curve on either side
-        sure = over(sigmoid(g, e, r), a, b)
-        value, slope = power_nll(where(sure, g, minus(g)), e, u, r, c, False)
-        slope = where(sure, slope, minus(slope))
+        side = sided(sigmoid(g, e, r), a, b)
+        value, slope = power_nll(turned(side, g), e, u, r, c, False)
+        slope = turned(side, slope)
     elif kind % MIRROR == THRESHOLD_HILL:
         # τ, gate, γ₊, λ₊, λ of Hill
         yes, yes_slope = power_nll(g, e, u, r, c, False)
         p, q = sigmoids(g, e, r)
         no, no_slope = hill(p, q, f)
-        sure = over(p, a, b)
-        value, slope = where(sure, d * yes, no), where(sure, d * yes_slope, no_slope)
+        side = sided(p, a, b)
+        value, slope = pick(side, d * yes, no), pick(side, d * yes_slope, no_slope)
     elif kind % MIRROR == GENERALISED:
         value, slope = generalised(g, e, u, r, a)
     elif kind % MIRROR == ROBUST:

@@ -18,9 +18,13 @@ power = torch.pow
 reciprocal = torch.reciprocal
 
 
-def exp_of(rate: Any, x: Tensor) -> Tensor:
-    """exp(rate·x)."""
-    return torch.exp(rate * x)
+def rising(q: Tensor, gamma: Any, g: Tensor, u: object) -> Tensor:
+    """q^γ for q = 1−p, by multiplication where that will do."""
+    if isinstance(gamma, Tensor) or gamma not in (1, 2, 4):
+        return torch.exp(-gamma * softplus(g, u))
+    for _ in range(int(gamma) // 2):
+        q = q * q
+    return q
 
 
 def times(number: Any, x: Tensor) -> Tensor:
@@ -97,18 +101,26 @@ def softplus(x: Tensor, u: object) -> Tensor:
     return _softplus(x, threshold=40)  # above it torch takes the identity, which float64 sees at 20
 
 
-def pick(condition: Tensor, yes: Any, no: Any, like: Tensor) -> Any:
-    """`where` for numbers."""
+# On a CPU torch is slow with masks: a side is +1 or −1, and chosen by arithmetic.
+
+
+def sided(p: Tensor, threshold: Any, gate: Any) -> Tensor:
+    """+1 for probabilities above a threshold, −1 for others, and for all where the gate is 0."""
+    gate = torch.as_tensor(gate, device=p.device) > 0
+    limit = torch.where(gate, torch.as_tensor(threshold, dtype=p.dtype, device=p.device), 2.0)
+    return -torch.copysign(torch.ones((), dtype=p.dtype, device=p.device), limit - p)
+
+
+def turned(side: Tensor, x: Tensor) -> Tensor:
+    """x on the side +1, −x on the other."""
+    return side * x
+
+
+def pick(side: Tensor, yes: Any, no: Any) -> Any:
+    """One of two, by the side."""
     if isinstance(yes, Tensor) or isinstance(no, Tensor):
-        return torch.where(condition, yes, no)
-    if yes == no:
-        return yes
-    return torch.where(condition, yes, torch.tensor(no, dtype=like.dtype, device=like.device))
-
-
-def over(p: Tensor, threshold: Any, gate: Any) -> Tensor:
-    """Probabilities above a threshold, none where the gate is 0."""
-    return (p > threshold) & (gate > 0)
+        return torch.where(side > 0, yes, no)
+    return no + (0.5 + 0.5 * side) * (yes - no) if yes != no else yes
 
 
 def nothing(x: Tensor) -> Tensor:

@@ -49,9 +49,9 @@ def reciprocal(x):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def exp_of(rate, x):  # type: ignore[no-untyped-def]
-    """exp(rate·x)."""
-    return exp2((rate * 1.4426950408889634) * x)
+def rising(q, gamma, g, u):  # type: ignore[no-untyped-def]
+    """q^γ for q = 1−p."""
+    return exp2((gamma * -1.4426950408889634) * softplus(g, u))
 
 
 @triton.jit
@@ -181,13 +181,18 @@ def where(condition, yes, no):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def pick(condition, yes, no, like):  # type: ignore[no-untyped-def]
-    return tl.where(condition, yes, no)
+def sided(p, threshold, gate):  # type: ignore[no-untyped-def]
+    return p > tl.where(gate > 0, threshold, 2.0)
 
 
 @triton.jit
-def over(p, threshold, gate):  # type: ignore[no-untyped-def]
-    return p > tl.where(gate > 0, threshold, 2.0)
+def turned(side, x):  # type: ignore[no-untyped-def]
+    return tl.where(side, x, x * -1.0)
+
+
+@triton.jit
+def pick(side, yes, no):  # type: ignore[no-untyped-def]
+    return tl.where(side, yes, no)
 
 
 @triton.jit
@@ -197,7 +202,7 @@ def nothing(x):  # type: ignore[no-untyped-def]
 
 # Wrapped even where they only pass on, for the interpreter replaces what it finds under the name tl.
 _ALL = (
-    *(absolute, bell, decay, exp_of, inverse, less, log, log_complement, logistic, minus, minus_log, narrowed, nothing),
-    *(over, parts, pick, power, reciprocal, sigmoid, sigmoids, softplus, times, where),
+    *(absolute, bell, decay, inverse, less, log, log_complement, logistic, minus, minus_log, narrowed, nothing, parts),
+    *(pick, power, reciprocal, rising, sided, sigmoid, sigmoids, softplus, times, turned, where),
 )
 WORDS: dict[str, Any] = {word.__name__: word for word in _ALL}

@@ -131,7 +131,7 @@ class Chunks:
             total += _sum_of_probabilities(linear.logits(some))
         return total / max(x.shape[0], 1)
 
-    def run(self, tensors: tuple[Tensor, ...], needs: tuple[bool, ...]) -> tuple[Tensor, list[Tensor | None]]:
+    def run(self, tensors: Any, needs: tuple[bool, ...]) -> tuple[Tensor, list[Tensor | None]]:
         """The loss, and the gradients of those tensors that need one."""
         x, weight, bias = tensors
         linear = Linear(x, weight, bias, needs, self.half)
@@ -157,7 +157,7 @@ class RoleChunks(Chunks):
         super().__init__(Form(Curve(), Curve(), Curve()), observed, step)
         self.k, self.lam, self.eps = k, lam, eps
 
-    def run(self, tensors: tuple[Tensor, ...], needs: tuple[bool, ...]) -> tuple[Tensor, list[Tensor | None]]:
+    def run(self, tensors: Any, needs: tuple[bool, ...]) -> tuple[Tensor, list[Tensor | None]]:
         with nullcontext() if self.half is None else torch.autocast(tensors[0].device.type, enabled=False):
             return self._run(tensors, needs)
 
