@@ -196,8 +196,16 @@ def test_hugging_face(class_folder: Path, tmp_path: Path, hostile: dict[str, byt
         assert (len(loaded.train), len(loaded.test)) == (3, 2)
         np.testing.assert_array_equal(loaded.test.source.square(1, 16), splits.train.source.square(1, 16))
     assert loaded.test.source.fingerprint() != loaded.train.source.fingerprint()
+    shown = load_dataset(data.with_format("numpy", columns=["image"]), validation=0)  # the owner looked at one column
+    assert _positives(shown.train) == _positives(splits.train)
     with pytest.raises(DataError, match="pass label="):
         load_dataset(data.remove_columns("label"))
+    (file,) = (tmp_path / "saved" / "train").glob("*.arrow")  # a false offset, which Arrow itself would follow
+    ends = np.cumsum([0] + [len(image["bytes"]) for image in images]).astype("<i4")
+    false = np.where(np.arange(5) == 1, 1 << 30, ends).astype("<i4")
+    file.write_bytes(file.read_bytes().replace(ends.tobytes(), false.tobytes()))
+    with pytest.raises(DataError, match=r"train: not whole rows of a dataset .*; save it again"):
+        load_dataset(tmp_path / "saved", validation=0)
     with pytest.raises(TypeError, match="expected a name, a path"):
         load_dataset(3)
 
@@ -348,6 +356,9 @@ def test_matrices_that_cannot_work(tmp_path: Path) -> None:
     np.savez(tmp_path / "c.npz", X=np.zeros((3, 2)), y=np.full((3, 2), 5))
     with pytest.raises(DataError, match="labels hold 5"):
         load_dataset(tmp_path / "c.npz")
+    np.savez(tmp_path / "n.npz", X=np.zeros((3, 2)), y=np.eye(3, 2), class_names="cat")
+    with pytest.raises(DataError, match=r"class names of shape \(\); expected one name a class"):
+        load_dataset(tmp_path / "n.npz")
     np.savez(tmp_path / "d.npz", X=np.array([{}, {}], dtype=object), y=np.zeros((2, 2)))
     with pytest.raises(DataError, match=r"d\.npz"):
         load_dataset(tmp_path / "d.npz")  # a pickle is never loaded

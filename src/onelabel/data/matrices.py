@@ -98,6 +98,8 @@ def _npz(file: Path) -> tuple[Any, Any, tuple[Any, Any] | None, tuple[str, ...] 
     if data is None or label is None:
         raise DataError(f"{file}: holds {', '.join(arrays)}; expected X and one of {', '.join(LABEL_KEYS)}")
     names = next((arrays[name] for name in ("class_names", "classes") if name in arrays), None)
+    if names is not None and names.ndim != 1:
+        raise DataError(f"{file}: class names of shape {names.shape}; expected one name a class")
     test = None
     if f"{data}_test" in arrays:
         other = next((name for name in LABEL_KEYS if f"{name}_test" in arrays), None)

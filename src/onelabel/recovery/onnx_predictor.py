@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onelabel.system import reading
+from onelabel.system import one_line, reading
 
 MAX_PIXELS = 89_478_485
 
@@ -36,6 +36,7 @@ class OnnxPredictor:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         chosen = list(providers) if providers is not None else onnxruntime.get_available_providers()
+        self.path = os.fspath(path)
         with reading(path, "a model exported by onelabel"):
             self.session = onnxruntime.InferenceSession(os.fspath(path), options, providers=chosen)
             about = self.session.get_modelmeta().custom_metadata_map.get("onelabel")
@@ -65,11 +66,20 @@ class OnnxPredictor:
             yield np.stack([self._square(picture) for picture in pictures[start : start + size]])
 
     def _run(self, batches: Iterable[NDArray[Any]]) -> NDArray[np.float32]:
-        parts = [self.session.run(None, {self.input: batch})[0] for batch in batches]
+        parts = [self._one(batch) for batch in batches]
         if not parts:
             return np.zeros((0, len(self.class_names)), np.float32)
         out: NDArray[np.float32] = np.concatenate(parts)
         return out
+
+    def _one(self, batch: NDArray[Any]) -> NDArray[np.float32]:
+        try:
+            found: NDArray[np.float32] = self.session.run(None, {self.input: batch})[0]
+        except Exception as error:  # ONNX Runtime's have no class of their own in common
+            raise ValueError(f"{self.path}: cannot score inputs {batch.shape} ({one_line(error)})") from None
+        if found.shape != (len(batch), len(self.class_names)):
+            raise ValueError(f"{self.path}: scores {found.shape}, expected {(len(batch), len(self.class_names))}")
+        return found
 
     def _square(self, picture: Any) -> NDArray[np.uint8]:
         from PIL import Image, ImageOps
