@@ -148,7 +148,8 @@ def test_features_in_place_of_pictures() -> None:
     run = train(made, method="em", **{**SMALL, "mode": "linear", "lr": 0.05, "epochs": 20})
     assert run.result["test_mAP"] > 85
     with pytest.raises(ValueError, match="needs pictures"):
-        train(made, method="em", **SMALL)
+        train(made, method="em", **{**SMALL, "mode": "finetune"})
+    assert train(made, **{**SMALL, "epochs": 1}).config.mode == "linear"  # where none is named
 
 
 def test_average_of_weights_is_the_recursion() -> None:
@@ -246,7 +247,19 @@ def test_config_survives_toml(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not TOML"):
         TrainConfig.load(tmp_path / "config.toml")
     assert TrainConfig(mode="linear").resolved().batch_size == 16
-    assert TrainConfig().resolved() == replace(TrainConfig(), lr=1e-5, epochs=10, batch_size=8, head_lr_scale=10)
+    filled = {"mode": "linearinit", "lr": 1e-5, "epochs": 10, "batch_size": 8, "head_lr_scale": 10.0}
+    assert TrainConfig().resolved() == replace(TrainConfig(), **filled)
+
+
+def test_a_student_starts_from_a_probe_of_pretrained_weights() -> None:
+    assert TrainConfig().method == "roll-call"
+    for settings, mode in (
+        ({}, "linearinit"),
+        ({"method": "em"}, "finetune"),
+        ({"weights": "random"}, "finetune"),
+        ({"mode": "finetune"}, "finetune"),
+    ):
+        assert TrainConfig.make(settings).resolved().mode == mode
 
 
 def test_the_heads_rate_follows_the_backbones_weights() -> None:

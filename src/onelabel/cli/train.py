@@ -40,7 +40,7 @@ def train(
     mode: Annotated[
         str | None,
         typer.Option(
-            help="linear, finetune or linearinit. [default: finetune]",
+            help="linear, finetune or linearinit. [default: linearinit for roll-call, else finetune]",
             autocompletion=offer("linear", "finetune", "linearinit"),
         ),
     ] = None,
@@ -74,6 +74,7 @@ def train(
     from onelabel.data import load_dataset
     from onelabel.training import again
     from onelabel.training import train as work
+    from onelabel.training.prepare import make_config
     from onelabel.training.recipes import settings_from
 
     given = {
@@ -94,9 +95,11 @@ def train(
         from onelabel.review.apply import relabelled
 
         splits = relabelled(splits, labels)
-    name = f"{splits.name}-{settings.get('method', 'em')}-{settings.get('mode', 'finetune')}"
+    auto = settings.get("method") == "auto"
+    config = make_config(None, None, {**settings, "method": "em", "hyper": {}} if auto else settings, splits)
+    name = f"{splits.name}-{'auto' if auto else config.method}-{config.mode}"
     folder = out or (again.next_folder(data) if repeated else Path("runs") / name.replace("/", "-"))
-    if settings.get("method") == "auto":
+    if auto:
         from onelabel.probes.finetune import train_chosen
 
         run, choice = train_chosen(splits, out=folder, resume=resume, **settings)

@@ -13,6 +13,7 @@ from onelabel.training.loop import train
 from onelabel.training.machine import make_fabric, seed_everything
 from onelabel.training.prepare import make_classifier, make_config, make_feeds
 from onelabel.training.run import Run
+from onelabel.training.teaching import student_lacks
 
 
 def train_chosen(
@@ -34,16 +35,18 @@ def train_chosen(
             raise ValueError(f"{name}: method='auto' chooses it; leave it out")
     if resume and out is not None and (Path(out) / "checkpoint" / "latest.json").is_file():
         return train(splits, config=TrainConfig.load(Path(out) / "config.toml"), out=out, resume=True), None
-    if settings.get("mode") == "linearinit":
-        settings["mode"] = "finetune"  # the winning probe is the linear phase
-    config = make_config(None, None, settings)
+    pictures = not isinstance(splits.train, FeatureDataset)
+    if settings.get("mode") in (None, "linearinit"):
+        settings["mode"] = "finetune" if pictures else "linear"  # the winning probe is the linear phase
+    config = make_config(None, None, settings, splits)
     fabric = make_fabric(config)
     if fabric.world_size > 1:
         raise ValueError("devices: method='auto' chooses in one process; train its winner by name on several")
     seed_everything(config.seed)
     classifier = make_classifier(config, splits, None, None).to(fabric.device)
     feeds = make_feeds(config, splits, fabric.device)
-    pictures = not isinstance(splits.train, FeatureDataset)
+    if config.mode != "linear" and config.student == "auto" and not student_lacks(config, feeds.get("validation")):
+        settings["student"] = "on"  # it gains whatever the teacher (docs/roll-call.md)
     wanted = {name: feeds[name] for name in ("train", "validation") if name in feeds}
     held = {
         name: features_of(classifier, feed, fabric, config) if pictures else feed.inputs

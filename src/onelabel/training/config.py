@@ -12,6 +12,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal
 
+from onelabel.contract import method_info
 from onelabel.system import check_schema, one_line, reading
 
 SCHEMA = 1  #: of config.toml, and with it of the run folder
@@ -25,9 +26,9 @@ DEFAULTS: dict[str, tuple[float, int, int]] = {"linear": (1e-3, 25, 16), "finetu
 class TrainConfig:
     """The settings of one run. Learning rates: backbone `lr`, head `lr·head_lr_scale`, a method's own as it says."""
 
-    method: str = "em"
+    method: str = "roll-call"
     hyper: dict[str, Any] = field(default_factory=dict)
-    mode: Mode = "finetune"
+    mode: Mode | None = None  # None: "finetune", from a linear probe where a student follows ("linearinit")
     # network
     backbone: str = "resnet50"
     weights: str | None = None  # a file, "pretrained", "random"; None: pretrained where there are any
@@ -103,17 +104,21 @@ class TrainConfig:
             raise ValueError(f"stop: {self.stop}, expected 'none', 'em', 'gr' or at least 1 epoch of patience")
 
     def resolved(self) -> TrainConfig:
-        """With the mode's learning rate, epochs and batch size filled in, and the head's rate.
+        """With the mode, its learning rate, epochs and batch size filled in, and the head's rate.
 
         A new head over a pretrained backbone moves ten times faster, as the papers have it; over random weights that
         made training diverge where one rate for all layers did not (docs/training.md).
         """
         from onelabel.models import starting_weights
 
-        lr, epochs, batch = DEFAULTS["linear" if self.mode == "linear" else "finetune"]
         random = starting_weights(self.backbone, self.weights) is None
+        mode = self.mode
+        if mode is None:  # a probe of random features would tell a head nothing
+            mode = "linearinit" if method_info(self.method).cls.student and not random else "finetune"
+        lr, epochs, batch = DEFAULTS["linear" if mode == "linear" else "finetune"]
         return dataclasses.replace(
             self,
+            mode=mode,
             head_lr_scale=self.head_lr_scale if self.head_lr_scale is not None else 1.0 if random else 10.0,
             lr=self.lr if self.lr is not None else lr,
             epochs=self.epochs if self.epochs is not None else epochs,

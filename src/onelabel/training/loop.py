@@ -58,7 +58,7 @@ def train(
 
     Args:
         data: `Splits`, or what `load_dataset` takes.
-        method: a name of `list_methods()`, or a made method.
+        method: a name of `list_methods()`, or a made method; roll call unless said otherwise.
         out: the run folder; None keeps everything in memory.
         resume: go on in `out` where an earlier process stopped; starts afresh where there is nothing.
         config: settings as a whole; `**settings` (see `TrainConfig`) override it.
@@ -68,8 +68,8 @@ def train(
     Returns:
         The finished `Run`, its classifier holding the best weights.
     """
-    config = make_config(config, method, settings)
     splits = load_dataset(data) if isinstance(data, (str, Path)) else data
+    config = make_config(config, method, settings, splits)
     fabric = fabric or make_fabric(config)
     with RunFolder.open(out, config, splits.class_names, fabric, resume=resume) as folder:
         seed_everything(config.seed)

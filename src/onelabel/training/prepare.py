@@ -36,9 +36,12 @@ Feeds = dict[str, Feed]
 
 
 def make_config(
-    config: TrainConfig | Mapping[str, Any] | None, method: str | Method | None, settings: Mapping[str, Any]
+    config: TrainConfig | Mapping[str, Any] | None,
+    method: str | Method | None,
+    settings: Mapping[str, Any],
+    splits: Splits[Any],
 ) -> TrainConfig:
-    """One resolved config from a whole one, single settings and the method."""
+    """One resolved config from a whole one, single settings and the method; features are for a head alone."""
     given = dict(settings)
     if isinstance(method, Method):
         plain = {k: v for k, v in method._hyper.items() if isinstance(v, (int, float, str, bool))}
@@ -46,7 +49,10 @@ def make_config(
     elif method is not None:
         given["method"] = method
     whole = dataclasses.asdict(config) if isinstance(config, TrainConfig) else dict(config or {})
-    made = TrainConfig.make({**whole, **given}).resolved()
+    whole |= given
+    if whole.get("mode") is None and isinstance(splits.train, FeatureDataset):
+        whole["mode"] = "linear"
+    made = TrainConfig.make(whole).resolved()
     method_info(made.method)  # an unknown name is answered before anything is written
     return made
 

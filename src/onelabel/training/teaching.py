@@ -29,9 +29,7 @@ def wants_student(config: TrainConfig, criterion: Method, feeds: dict[str, Feed]
     asked = told or (config.student == "auto" and criterion.student)
     if config.mode == "linear" or not asked:
         return False
-    missing = _missing(feeds.get("validation"))
-    if config.strategy == "fsdp":  # whose split weights cannot be put back to where they began
-        missing = "whole weights in each process: strategy 'auto' or 'ddp'"
+    missing = student_lacks(config, feeds.get("validation"))
     if missing and told:
         raise ValueError(f"student: 'on' needs {missing}")
     if missing:
@@ -39,8 +37,10 @@ def wants_student(config: TrainConfig, criterion: Method, feeds: dict[str, Feed]
     return not missing
 
 
-def _missing(feed: Feed | None) -> str:
-    """What a student needs of the held-out rows and they lack."""
+def student_lacks(config: TrainConfig, feed: Feed | None) -> str:
+    """What a student needs and has not, of the held-out rows `feed` before all."""
+    if config.strategy == "fsdp":  # whose split weights cannot be put back to where they began
+        return "whole weights in each process: strategy 'auto' or 'ddp'"
     if feed is None:
         return "a validation part, whose rows tell how sure the teacher may be"
     if feed.true is None and not bool(((feed.all_observed() > 0).sum(1) == 1).any()):
