@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -105,6 +106,16 @@ def test_damaged_manifest_is_made_anew(class_folder: Path, tmp_path: Path) -> No
     (tmp_path / "m.parquet").write_bytes(b"nonsense")
     assert build_manifest(class_folder, tmp_path / "m.parquet").reused == 0
     assert len(_rows(tmp_path / "m.parquet")) == 12
+    whole = pq.read_table(tmp_path / "m.parquet")
+    wrong = {"hash": ["zz"] * 12, "notes": ["x"] * 12, "path": [None] * 12, "width": ["wide"] * 12, "mode": [None] * 12}
+    for name, values in wrong.items():
+        pq.write_table(whole.set_column(whole.schema.get_field_index(name), name, [values]), tmp_path / "w.parquet")
+        assert build_manifest(class_folder, tmp_path / "w.parquet").reused == 0
+        assert pq.read_table(tmp_path / "w.parquet").equals(whole)
+    paths = pa.array([None, *whole["path"].to_pylist()[1:]], pa.string())
+    pq.write_table(whole.set_column(whole.schema.get_field_index("path"), "path", paths), tmp_path / "w.parquet")
+    splits = load_dataset(tmp_path / "w.parquet", validation=0)
+    assert (len(splits.train), splits.report.names("malformed")) == (11, ["w.parquet: row 1"])
 
 
 def test_fingerprint_follows_contents_not_times(class_folder: Path, tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def read_instances(file: Path, report: Report) -> Instances:
             say(f"reading {file.name}, {size >> 20} MiB")
         with open(file, encoding="utf-8") as stream:
             content = json.load(stream, object_hook=_slim)
-        categories, images, annotations = content["categories"], content["images"], content["annotations"]
+        categories, images, annotations = content["categories"], content["images"], list(content["annotations"])
         column = {int(category["id"]): i for i, category in enumerate(categories)}
         names = tuple(str(category["name"]) for category in categories)
         about = {int(image["id"]): image for image in images}

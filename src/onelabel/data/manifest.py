@@ -174,10 +174,13 @@ _EMPTY: dict[str, Any] = {
 }
 
 
+#: What `_note` reads of every row.
+NOTED = ("path", "problem", "detail", "notes", "hash", "width", "height", "mode")
+
+
 def _note(table: Any, rows: range, first: dict[bytes, int], records: Records, report: Report) -> None:
     """Problems, notes and repeated contents of a chunk into the report."""
-    columns = ("path", "problem", "detail", "notes", "hash", "width", "height", "mode")
-    for row, values in zip(rows, zip(*(table[name].to_pylist() for name in columns), strict=True), strict=True):
+    for row, values in zip(rows, zip(*(table[name].to_pylist() for name in NOTED), strict=True), strict=True):
         path, problem, detail, notes, digest, width, height, mode = values
         if problem:
             report.add(problem, path, detail)
@@ -205,7 +208,10 @@ def _previous(target: Path, schema: Any, decode: bool) -> Any:
         try:
             table = parquet.read_table(target)
             if not decode or (table.schema.metadata or {}).get(b"onelabel.decoded") == b"True":
-                return table.select(schema.names).cast(schema).combine_chunks()
-        except (OSError, KeyError, ValueError, arrow.ArrowInvalid):
+                table = table.select(schema.names).cast(schema).combine_chunks()
+                hexadecimal = need("pyarrow.compute", "cli").match_substring_regex(table["hash"], "^([0-9a-f]{2})*$")
+                if all(hexadecimal.to_pylist()) and not any(table[name].null_count for name in NOTED):
+                    return table
+        except (OSError, KeyError, ValueError, arrow.ArrowException):
             pass
     return schema.empty_table()

@@ -132,7 +132,8 @@ def read_records(
     base = Path(root).expanduser() if root is not None else Path(metadata.get("onelabel.root", file.parent))
     hashes = None
     if "hash" in columns:
-        by_name = dict(zip(map(os.path.normpath, columns[where]), columns["hash"], strict=True))
+        known = zip(columns[where], columns["hash"], strict=True)
+        by_name = {os.path.normpath(name): value for name, value in known if isinstance(name, str)}
         hashes = [str(by_name[name]) for name in records.names]
     return Table(records, base, hashes, wide or None)
 

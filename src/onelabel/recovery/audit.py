@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,6 +62,9 @@ class Plan:
             stratum = table.column("stratum").to_pylist()
             if sum(column.null_count for column in table.columns) or not set(stratum) <= set(sizes):
                 raise ValueError("values are missing, or a stratum has no size")
+            drawn = Counter(stratum)
+            if any(not drawn[name] <= rows < 1 << 53 for name, (rows, _) in sizes.items()):
+                raise ValueError("a stratum has fewer rows than were drawn of it, or more than there can be")
             if not ((chance > 0) & (chance <= 1)).all() or (len(row) and row.min() < 0):
                 raise ValueError("a row below 0 or an inclusion probability outside 0 to 1")
             return cls(row, table.column("example").to_pylist(), chance, stratum, sizes)

@@ -84,6 +84,11 @@ class RecoveredFile:
             check_schema(about.get("schema_version", 1), VERSION, beside)
             if found.thresholds.shape != (len(names),):
                 raise ValueError(f"{found.thresholds.size} thresholds for {len(names)} classes")
+            for each in about.get("classes", []):
+                if not (isinstance(each["name"], str) and isinstance(each["observed"], int)):
+                    raise ValueError(f"classes: {str(each)[:60]!r}, expected names with what was observed")
+            if "k" in about:
+                float(about["k"]), *map(float, about["k_interval"])  # what the report prints
         return found
 
     @property
