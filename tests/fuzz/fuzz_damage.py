@@ -96,7 +96,7 @@ def lying_array(array: Any, rng: random.Random) -> Any:
         lambda: array.astype(
             rng.choice(("float64", "int8", "uint64", "complex64", "U8", "S3", "bool", "datetime64[s]"))
         ),
-        lambda: array[:0],
+        lambda: array[:0] if array.ndim else array.ravel()[:0],
         lambda: array.reshape(-1),
         lambda: array[None],
         lambda: array.ravel()[:-1],
@@ -113,7 +113,7 @@ def lying_array(array: Any, rng: random.Random) -> Any:
     try:
         return rng.choice(changes)()
     except (ValueError, TypeError):
-        return array[:0]
+        return array[:0] if array.ndim else array.ravel()[:0]
 
 
 def lying(path: Path, rng: random.Random) -> bytes | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,11 @@ def test_plan_has_known_probabilities(made: Any, tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.rows, plan.rows)
     assert again.sizes == plan.sizes
     assert again.examples[0] == f"p/{plan.rows[0]}.jpg"
+    name = plan.stratum[0]
+    for there in (0, plan.sizes[name][1] - 1, 10**400):
+        replace(plan, sizes={**plan.sizes, name: (there, plan.sizes[name][1])}).save(tmp_path / "wrong.parquet")
+        with pytest.raises(ValueError, match="fewer rows than were drawn of it, or more than there can be"):
+            Plan.load(tmp_path / "wrong.parquet")
     assert len(plan_audit(file, minutes=10, seconds_per_row=30).rows) == 20
     assert (plan_audit(file, rows=5000).inclusion == 1).all()
 

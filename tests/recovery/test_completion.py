@@ -81,6 +81,12 @@ def test_recovered_table(tmp_path: Path) -> None:
             assert rank == ranks[k]
     about = json.loads((tmp_path / "recovered.json").read_text())
     assert about["floor"] == 0.1
+    wrong = [{"classes": v} for v in (3, 0.5, "cat", [[]], [{"name": "cat"}], [{"name": "cat", "observed": "many"}])]
+    for lie in [*wrong, {"k": None}, {"k_interval": 3}, {"k_interval": ["a", "b"]}]:
+        (tmp_path / "recovered.json").write_text(json.dumps(about | lie))
+        with pytest.raises(ValueError, match=r"recovered\.json: not what recover writes beside its labels"):
+            RecoveredFile.open(tmp_path / "recovered.parquet")
+    (tmp_path / "recovered.json").write_text(json.dumps(about))
     assert len((tmp_path / "recovered.csv").read_text().splitlines()) == 9
     for s, true in zip(done.summary, y.sum(0), strict=True):
         assert s.observed <= s.low <= s.expected <= s.high
