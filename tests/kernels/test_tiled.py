@@ -228,7 +228,8 @@ def test_tiles_without_observed_labels(name: str, skims: bool) -> None:
     ("name", "hyper"),
     [
         ("gr", {}),
-        ("gr", {"w": -2.0, "b": -8.0, "q2": 0.0125, "sigma": 0.1}),
+        ("gr", {"w": -2.0, "b": 0.0, "q2": 0.0125, "sigma": 0.1}),
+        ("gr", {"b": -8.0}),
         ("gr", {"q2": 0.0}),
         ("gr", {"w": 10.0, "b": -8.0}),
         ("gr", {"w": [2.0, 1.0], "sigma": [0.5, 1.0]}),

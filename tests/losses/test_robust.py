@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import onelabel
-from onelabel.losses import gr
+from onelabel.losses import GR, gr
 
 
 @pytest.fixture
@@ -175,3 +175,9 @@ def test_what_is_learnt_has_the_right_gradient_and_none_through_p(batch: tuple[t
 def test_learning_needs_the_number_of_classes() -> None:
     with pytest.raises(ValueError, match="trainable=True learns per class: give num_classes="):
         onelabel.method("gr", trainable=True)
+
+
+def test_what_half_precision_may_approximate() -> None:
+    assert GR().gentle
+    for hyper in ({"w": 10.0}, {"b": -8.0}, {"q2": 0.5}, {"start": {"w": 3.0}}, {"w": [2.0, 5.0]}, {"w": -1.0}):
+        assert not GR(**hyper).gentle, hyper

@@ -134,7 +134,9 @@ def entries(  # type: ignore[no-untyped-def]
     n4, n5 = _number(b4, model, 8, pointers, stacked), _number(b5, model, 9, pointers, stacked)
     n0, n1, n2, n3, n4, n5 = _prepared(unknown, n0, n1, n2, n3, n4, n5)
     half: tl.constexpr = skims and width == 8
-    if half and unknown == _GENTLE:
+    coarse: tl.constexpr = g_ptr.dtype.element_ty == tl.bfloat16
+    k0, k1, k2, k3, k4, k5, k6 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    if half and unknown == _GENTLE and not coarse:
         k0, k1, k2, k3, k4, k5, k6 = _fitted(n2, n3)
     # Told of no more than 16 bytes of logits, threads take labels in pieces that match them.
     at = tl.max_contiguous(tl.arange(0, block), width)
@@ -169,7 +171,7 @@ def entries(  # type: ignore[no-untyped-def]
         if seen == 0:
             xe, xu, xr = _parts(x)
             if half and unknown == _GENTLE:
-                value, slope = _robust_half(x, n0, n4, n5, k0, k1, k2, k3, k4, k5, k6)
+                value, slope = _robust_half(x, n0, n2, n3, n4, n5, k0, k1, k2, k3, k4, k5, k6, coarse)
             elif half and unknown == _FOURTH:
                 value, slope = _shifted_half(x, n1)
             elif log_once:

@@ -16,7 +16,7 @@ SHIFTED, SHIFTED_DETACHED, HILL, THRESHOLD, THRESHOLD_HILL, GENERALISED, ROBUST,
     range(10, 20)
 )
 THRESHOLD_SAME, SHIFTED_FOURTH = 20, 21
-#: ROBUST_LINEAR with q2 ≤ 0.0125 and |w| ≤ 2, which half precision can do cheaper.
+#: ROBUST_LINEAR with q2 ≤ 0.0125, |w| ≤ 2 and k̂ ≥ 0.1, which half precision can do cheaper.
 ROBUST_GENTLE = 22
 MIRROR = 32
 #: Curves in whose value log(1 + exp(−|g|)) occurs once, times a number.

@@ -1,11 +1,10 @@
 """Two curves of unknown entries for logits in half precision, whose special functions would take longer than memory.
 
 Of 2^x, log₂ x and 1/x a GPU computes one in eight cycles, and what is rounded to eleven bits or fewer can do with less
-than `closed` gives: errors here stay under 2e-4 of the result, where float16 rounds to 5e-4 and bfloat16 to 4e-3. They
-are `closed`'s functions (ROBUST_LINEAR, SHIFTED_FOURTH), and tested against them.
+than `closed` gives: errors here stay under 2e-4 of the result, where float16 rounds to 5e-4; of GR in bfloat16 under
+2e-3, to which it rounds. They are `closed`'s functions (ROBUST_LINEAR, SHIFTED_FOURTH), and tested against them.
 
-exp(−g) is taken for both signs of g at once and held below 2¹²⁶ (2⁶²), so p is at least that small: log p, where GR
-needs it, is right to g = −87 and stays there.
+exp(−g) is taken for both signs of g at once, held below 2⁶². GR's log p is right to g = −87 and stays there.
 """
 
 from __future__ import annotations
@@ -44,26 +43,52 @@ def fitted(w, b):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def robust(g, q2, mu, narrow, k0, k1, k2, k3, k4, k5, k6):  # type: ignore[no-untyped-def]
-    """v·[k̂(1−p^q2)/q2 + (1−k̂)p] for q2 ≤ 0.0125 and k̂ as `fitted`: four special functions."""
-    e = exp2(tl.minimum(g * -1.4426950408889634, 126.0))
+def _inverses(x):  # type: ignore[no-untyped-def]
+    """1/x for x in [1, 2⁶³], of two neighbours at the price of one."""
+    if NATIVE:
+        return tl.inline_asm_elementwise(
+            """{ .reg .f32 t; mul.rn.f32 t, $2, $3; rcp.approx.ftz.f32 t, t;
+            mul.rn.f32 $0, t, $3; mul.rn.f32 $1, t, $2; }""",
+            "=&f,=&f,f,f", [x], dtype=tl.float32, is_pure=True, pack=2,
+        )  # fmt: skip
+    else:  # noqa: RET505
+        return 1.0 / x
+
+
+@triton.jit
+def _tanh(x):  # type: ignore[no-untyped-def]
+    """With a relative error of up to 2⁻¹¹."""
+    if NATIVE:
+        return tl.inline_asm_elementwise("tanh.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
+    else:  # noqa: RET505
+        return 2.0 / (1.0 + tl.exp(-2.0 * x)) - 1.0
+
+
+@triton.jit
+def robust(g, q2, w, b, mu, narrow, k0, k1, k2, k3, k4, k5, k6, coarse: tl.constexpr):  # type: ignore[no-untyped-def]
+    """v·[k̂(1−p^q2)/q2 + (1−k̂)p] for q2 ≤ 0.0125; k̂ as `fitted`, or where `coarse` by a tanh good to 2⁻⁹ if k̂ ≥ 0.1."""
+    x = tl.minimum(g * -1.4426950408889634, 126.0)
+    e = exp2(tl.minimum(x, 62.0))
     d = 1.0 + e
-    p = reciprocal(d)
+    p = _inverses(d)
     q = e * p
     # −log₂ p = s, and (1−p^q)/q a polynomial in it: (1−exp(−x))/x on [0, 1.1], relative error 4e-6.
-    s, square = log2(d), q2 * q2
+    s, square = tl.maximum(log2(d), x), q2 * q2
     yes = s * (square * square * 0.0008570287252574562) + square * q2 * -0.009020901666309577
     yes = yes * s + square * 0.055193109129478495
     yes = yes * s + q2 * -0.24017448896990537
     yes = (yes * s + 0.6931471805599453) * s
     left = 1.0 - q2 * yes
-    t = p - q
-    k = t * k6 + k5
-    k = k * t + k4
-    k = k * t + k3
-    k = k * t + k2
-    k = k * t + k1
-    k = k * t + k0
+    if coarse:
+        k = 0.5 + 0.5 * _tanh((0.5 * w) * p + 0.5 * b)
+    else:
+        t = p - q
+        k = t * k6 + k5
+        k = k * t + k4
+        k = k * t + k3
+        k = k * t + k2
+        k = k * t + k1
+        k = k * t + k0
     v = bell(p, mu, narrow)
     return v * (p + k * (yes - p)), v * q * (p - k * (left + p))
 
