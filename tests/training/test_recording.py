@@ -132,6 +132,17 @@ def test_interrupted_recording_goes_on_bit_by_bit(tmp_path: Path) -> None:
     assert_same_run(tmp_path / "whole", tmp_path / "cut")
 
 
+def test_a_recording_of_something_else_is_refused() -> None:
+    recorder, again = (Recorder(scenes(), torch.device("cpu")) for _ in range(2))
+    recorder.end_epoch("finetune", 0)
+    state = recorder.state_dict()
+    again.load_state_dict(state)
+    for name in recorder.stacked():
+        for wrong in ({k: v for k, v in state.items() if k != name}, state | {name: state[name][..., None]}):
+            with pytest.raises(ValueError, match="not what was counted every epoch"):
+                again.load_state_dict(wrong)
+
+
 @pytest.mark.parametrize("truth", [True, False])
 def test_labels_come_back(tmp_path: Path, truth: bool) -> None:
     splits = scenes()

@@ -125,6 +125,10 @@ class Recorder:
                 value.copy_(state[f"now/{name}"])
         past = {name: value for name, value in state.items() if not name.startswith("now/")}
         count = len(next(iter(past.values()))) if past else 0
+        known = {**self.tensors(), "phase": torch.zeros(()), "epoch": torch.zeros(())}
+        shapes = {name: (count, *value.shape) for name, value in known.items()}
+        if past and {name: tuple(value.shape) for name, value in past.items()} != shapes:
+            raise ValueError(f"the recording holds {', '.join(sorted(past))}, not what was counted every epoch")
         self.done = [{name: value[i].clone() for name, value in past.items()} for i in range(count)]
 
     # -- the run folder ------------------------------------------------------------------------------------------------
