@@ -192,6 +192,13 @@ def test_answers_become_labels_and_travel(db: Database, data: Any, tmp_path: Any
     assert import_answers(other, answers) == {"stored": 19, "settled": 0, "total": 19}
     assert import_answers(other, answers) == {"stored": 0, "settled": 19, "total": 19}
     np.testing.assert_array_equal(export_labels(other), export_labels(db))
+    other.close()
+    damaged = bytearray((tmp_path / "other.db").read_bytes())
+    damaged[3 * 4096 :] = b"\xff" * (len(damaged) - 3 * 4096)  # the schema is whole, the tables are not
+    (tmp_path / "damaged.db").write_bytes(damaged)
+    with pytest.raises(ValueError, match=r"damaged\.db: cannot be opened as a review database") as told:
+        load_answers(tmp_path / "damaged.db")
+    assert "\n" not in str(told.value)
     table = parquet.read_table(tmp_path / "out.parquet")
     for wrong in (3, 0.5, True, "cat"):
         header = {k: json.dumps(json.loads(v) | {"class_names": wrong}) for k, v in table.schema.metadata.items()}

@@ -52,9 +52,12 @@ class Database:
                 migrate(connection)
         except DatabaseError as error:
             self.close()
-            told = one_line(error.orig or error)
-            where = self.url.render_as_string(hide_password=True)
-            raise ValueError(f"{where}: cannot be opened as a review database ({told})") from error
+            raise self.refusal(error) from error
+
+    def refusal(self, error: DatabaseError) -> ValueError:
+        """One line about a database that cannot be read."""
+        told, where = one_line(error.orig or error), self.url.render_as_string(hide_password=True)
+        return ValueError(f"{where}: cannot be opened as a review database ({told})")
 
     @contextlib.contextmanager
     def read(self) -> Iterator[Connection]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
+from sqlalchemy.exc import DatabaseError
 
 from onelabel.review.database import Database
 from onelabel.review.load import get_meta
@@ -59,6 +60,8 @@ def load_answers(db_or_path: Database | str | os.PathLike[str]) -> Answers:
     db = Database(db_or_path, create=False)
     try:
         return _from_database(db)
+    except DatabaseError as error:  # damaged further in than opening it looks
+        raise db.refusal(error) from error
     finally:
         db.close()
 
