@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import select
 
@@ -132,6 +134,12 @@ def test_other_files_and_other_classes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_recovered(tmp_path / "none.parquet")
     db = Database(tmp_path / "x.db")
+    table = pq.read_table(write(tmp_path / "0.parquet", [0], [0], [0.5], [0], ["a"]))
+    for root in (3, ["a"], True, {"a": 1}, "a\0b"):
+        header = {k: json.dumps(json.loads(v) | {"root": root}) for k, v in table.schema.metadata.items()}
+        pq.write_table(table.replace_schema_metadata(header), tmp_path / "root.parquet")
+        with pytest.raises(ValueError, match=r"root\.parquet must have a folder as root in its header"):
+            read_recovered(tmp_path / "root.parquet")
     load_recovered(db, read_recovered(write(tmp_path / "1.parquet", [0], [0], [0.5], [0], ["a"])))
     with pytest.raises(ValueError, match="other classes"):
         load_recovered(db, read_recovered(write(tmp_path / "2.parquet", [0], [0], [0.5], [0], ["b"])))

@@ -73,6 +73,8 @@ def _open(path: str | os.PathLike[str], kind: str) -> Source:
         raise ValueError(f"{target} must have a JSON header {kind!r} in its metadata; write it with onelabel") from None
     if not isinstance(meta, dict) or meta.get("schema_version") != VERSION:
         raise ValueError(f"{target} must have schema_version {VERSION} in its header, got {meta!r:.80}")
+    if not isinstance(meta.get("root"), str | None) or "\0" in (meta.get("root") or ""):
+        raise ValueError(f"{target} must have a folder as root in its header, got {meta['root']!r:.80}")
     return Source(target, kind, meta, rows)
 
 
