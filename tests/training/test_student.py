@@ -211,7 +211,8 @@ def test_three_phases(whole: Path) -> None:
         (phase, epoch) for phase in ("linear", "finetune", "student") for epoch in range(2)
     ]
     assert all(math.isfinite(row["loss"]) for row in run.history)
-    assert run.method_state["taught"].shape == small().train.observed.shape
+    # so small a student is not better than its teacher: that one's state stays
+    assert (run.result["best_phase"], "taught" in run.method_state) in [("student", True), ("finetune", False)]
     assert run.result["test_mAP"] > 0
 
 
@@ -300,6 +301,30 @@ def test_a_student_of_another_method(method: str, hyper: dict[str, float], tmp_p
     assert run is not None
     assert [row["phase"] for row in run.history] == ["finetune"] * 2 + ["student"] * 2
     assert_same_run(tmp_path / "whole", tmp_path / "cut")
+
+
+@pytest.mark.parametrize(
+    ("values", "phase", "epoch"), [([50, 60, 55, 58], "finetune", 1), ([50, 60, 70, 65], "student", 0)]
+)
+@pytest.mark.parametrize("select", ["mAP", "last"])
+def test_a_student_has_to_be_better_than_its_teacher(
+    values: list[float], phase: str, epoch: int, select: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By validation; the last epoch is the last of the student's. A run that is resumed after it says the same."""
+    given = iter([*values, *[1.0] * 8])
+    settings: dict[str, Any] = {"mode": "finetune", "select": select, "ema": 0.0}
+    monkeypatch.setattr("onelabel.training.loop.mean_ap", lambda *_, blind=False, **__: 0.0 if blind else next(given))
+    run = go(tmp_path / "run", **settings)
+    assert run is not None
+    found = (run.result["best_phase"], run.result["best_epoch"])
+    assert found == ((phase, epoch) if select == "mAP" else ("student", 1))
+    assert ("taught" in run.method_state) == (found[0] == "student")
+    again = go(tmp_path / "run", **settings)
+    assert again is not None
+    assert (again.result["best_phase"], again.result["best_epoch"]) == found
+    state = run.classifier.state_dict()
+    for name, value in load_file(tmp_path / "run" / "weights-best.safetensors").items():
+        torch.testing.assert_close(value, state[name], rtol=0, atol=0)
 
 
 def test_a_student_kept_off() -> None:

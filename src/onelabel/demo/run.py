@@ -55,7 +55,7 @@ def run_demo(
         echo(line)
     echo(f"     {probes.choice.reason}")
 
-    echo("4/6  the same methods as whole networks; `auto` is the chosen probe, fine-tuned from its head")
+    echo("4/6  the same methods as whole networks; `auto` fine-tunes the chosen probe and teaches a student")
     runs = steps.train_networks(folder, settings, scenes, probes, weights, seed, device, echo)
     found = {name: run.result["test_mAP"] for name, run in runs.items()}
     for line in _table("test mAP", found):

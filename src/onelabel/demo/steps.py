@@ -125,7 +125,7 @@ def train_networks(
     folder: Path, settings: DemoSettings, scenes: Scenes, probes: Probes, weights: str, seed: int, device: str | None,
     echo: Callable[[str], Any],
 ) -> dict[str, Run]:  # fmt: skip
-    """Fine-tune the backbone with each method, with full labels for reference, and the chosen probe from its head."""
+    """Fine-tune the backbone with each method, with full labels for reference, and as `--method auto` does."""
     options = {**settings.loader, "seed": scenes.seed}
     common = {**settings.training, "weights": weights, "seed": seed, "device": device or "auto"}
     runs = {}
@@ -136,11 +136,11 @@ def train_networks(
         data, method = (scenes.full, "bce") if full else (scenes.splits, name)
         runs[name] = _train(folder / "runs" / name.replace(" ", "-"), data, origin, method=method, **common)
     spec = probes.choice.spec
-    echo(f"     training {spec.method} from its probe")
+    echo(f"     training {spec.method} from its probe, then a student of what it found")
     head = (probes.choice.weight, probes.choice.bias)
     runs[f"auto ({spec.method})"] = _train(
         folder / "runs" / "auto", scenes.splits, Origin("digits-scenes", None, options),
-        method=spec.method, hyper=dict(spec.hyper), head=head, **common,
+        method=spec.method, hyper=dict(spec.hyper), head=head, student="on", **common,
     )  # fmt: skip
     return runs
 

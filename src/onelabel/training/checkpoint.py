@@ -45,9 +45,11 @@ class Position:
     speeds: list[float] = field(default_factory=list)
     bests: dict[str, Best] = field(default_factory=lambda: {"plain": Best(), "ema": Best()})
 
-    def next_phase(self) -> None:
+    def next_phase(self, *, keep: bool = False) -> None:
+        """`keep`: what was the best so far stays so until something is better."""
         self.phase, self.epoch, self.update, self.stopped = self.phase + 1, 0, 0, False
-        self.bests = {"plain": Best(), "ema": Best()}
+        if not keep:
+            self.bests = {"plain": Best(), "ema": Best()}
 
     def numbers(self) -> dict[str, Any]:
         plain = {k: getattr(self, k) for k in ("phase", "epoch", "update", "stopped", "finished", "history", "speeds")}
@@ -75,7 +77,7 @@ class Checkpoints:
         self.folder = folder
         self.root = None if folder.path is None else folder.path / "checkpoint"
         self.loaded: tuple[dict[str, Tensor], dict[str, Any]] | None = None
-        self.written: dict[str, tuple[int, int, Path]] = {}  # per track: phase, epoch and file of its best
+        self.written: dict[str, tuple[float, int, Path]] = {}  # per track: value, epoch and file of its best
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -92,7 +94,7 @@ class Checkpoints:
             for track, best in position.bests.items():
                 if best.epoch >= 0:
                     best.weights, best.method = _split(read_tensors(place / f"best-{track}.safetensors"))
-                    self.written[track] = (position.phase, best.epoch, place / f"best-{track}.safetensors")
+                    self.written[track] = (best.value, best.epoch, place / f"best-{track}.safetensors")
         self.loaded = tensors, numbers
         return position
 
@@ -150,21 +152,21 @@ class Checkpoints:
         write_json(place / "state.json", numbers)
         for track, best in position.bests.items():
             if best.epoch >= 0:
-                self._save_best(place / f"best-{track}.safetensors", track, best, position.phase)
+                self._save_best(place / f"best-{track}.safetensors", track, best)
         write_json(self.root / "latest.json", {"folder": place.name})
         for other in self.root.iterdir():
             if other.is_dir() and other != place:
                 shutil.rmtree(other, ignore_errors=True)
         self.folder.publish(session, position)
 
-    def _save_best(self, path: Path, track: str, best: Best, phase: int) -> None:
+    def _save_best(self, path: Path, track: str, best: Best) -> None:
         known = self.written.get(track)
-        if known is not None and known[:2] == (phase, best.epoch) and known[2].is_file():
+        if known is not None and known[:2] == (best.value, best.epoch) and known[2].is_file():
             link(known[2], path)
         else:
             weights = {f"weights/{k}": v for k, v in best.weights.items()}
             write_tensors(path, weights | {f"method/{k}": v for k, v in best.method.items()})
-        self.written[track] = (phase, best.epoch, path)
+        self.written[track] = (best.value, best.epoch, path)
 
 
 def _state(session: Session) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:

@@ -39,6 +39,7 @@ from onelabel.training.student import Student
 from onelabel.training.teaching import Start, wants_student
 
 Feeds = dict[str, Feed]
+BY_VALIDATION = ("mAP", "observed")  #: of `select`: what is comparable between a teacher and its student
 
 
 def train(
@@ -93,14 +94,16 @@ def train(
             fit(session, own, position, checkpoints, folder)
             if number + 1 < len(phases):
                 best = position.bests[tracks(config)[-1]]
+                keep = False
                 if phases[number + 1].name == "student":
                     assert start is not None
                     criterion = start.teach(session, own, best, splits)
+                    keep = config.select in BY_VALIDATION  # a student has to be better than its teacher
                 else:
                     if start is not None:
                         start.keep_head(best)
                     criterion = hand_over(classifier, best, criterion, config, method, splits)
-                position.next_phase()
+                position.next_phase(keep=keep)
         return finish(session, classifier, own, position, folder)
 
 
@@ -183,6 +186,8 @@ def finish(session: Session, classifier: Classifier, feeds: Feeds, position: Pos
         best = position.bests[track]
         load_weights(session.classifier, best.weights)
         found: dict[str, Any] = {"best_epoch": best.epoch}
+        if session.phase.name == "student":
+            found["best_phase"] = phase_of(best, position.history, config, track)
         for part in ("validation", "test"):
             if part in feeds:
                 flip = config.flip_test and part == "test" and session.phase.name != "linear"
@@ -197,6 +202,13 @@ def finish(session: Session, classifier: Classifier, feeds: Feeds, position: Pos
     weights = full_state(classifier)
     last = {**weights, **last}  # in the linear phase a head alone was trained
     return folder.finish(classifier, weights, position.bests[track].method, last, result, position.history)
+
+
+def phase_of(best: Best, history: list[dict[str, Any]], config: TrainConfig, track: str) -> str:
+    """Whose weights are the best: the student's, or still its teacher's."""
+    own = [row for row in history if row["phase"] == "student" and row["epoch"] == best.epoch]
+    same = bool(own) and own[0].get(watched(config, track)) == best.value
+    return "student" if same or config.select not in BY_VALIDATION else "finetune"
 
 
 def tracks(config: TrainConfig) -> tuple[str, ...]:
