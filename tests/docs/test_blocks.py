@@ -8,6 +8,7 @@ from pathlib import Path
 
 import blocks
 import pytest
+import torch
 
 import onelabel.methods  # noqa: F401  (registers every method, before a page adds one)
 from onelabel import contract
@@ -30,8 +31,10 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     monkeypatch.setenv("ONELABEL_QUIET", "1")
     monkeypatch.setenv("MPLBACKEND", "agg")
     monkeypatch.delenv("ONELABEL_DEBUG", raising=False)
-    known = dict(contract._REGISTRY)
+    known, threads = dict(contract._REGISTRY), torch.get_num_threads()
+    torch.set_num_threads(1)  # sums over two threads round otherwise, and a small network's best epoch is another
     yield
+    torch.set_num_threads(threads)
     contract._REGISTRY.clear()
     contract._REGISTRY.update(known)
 
