@@ -95,18 +95,18 @@ def voc_splits(
     from onelabel.data import ArraySource, Dataset, Splits, split_rows
     from onelabel.labels import Labels
 
-    def part(name: str, rows: np.ndarray, truth: np.ndarray, seen: np.ndarray, offset: int) -> Dataset:
+    def part(name: str, rows: np.ndarray, truth: np.ndarray, seen: Labels, offset: int) -> Dataset:
         rows = rows[:limit]
         source = ArraySource(pictures[rows + offset], list(map(str, paths[rows + offset])))
-        return Dataset(f"voc2012/{name}", names, source, Labels.from_matrix(seen[rows], names), truth[rows])
+        return Dataset(f"voc2012/{name}", names, source, seen.take(rows), truth[rows])
 
     first, held = split_rows(len(true), 0.2)
-    test_full = (2 * test_true.astype(np.int8) - 1).astype(np.int8)
+    drawn, full = Labels.from_matrix(observed, names), Labels.from_true(test_true, names)
     splits = Splits(
         "voc2012",
-        part("train", first, true, observed, 0),
-        part("validation", held, true, observed, 0),
-        part("test", np.arange(len(test_true)), test_true, test_full, len(true)),
+        part("train", first, true, drawn, 0),
+        part("validation", held, true, drawn, 0),
+        part("test", np.arange(len(test_true)), test_true, full, len(true)),
     )
     print({name: len(p) for name, p in splits.parts.items()}, flush=True)
     return splits

@@ -75,16 +75,16 @@ def score_views(
     return tuple(_everything(torch.cat(each)[:share], feed.rows, fabric) for each in zip(*parts, strict=True))
 
 
-def truth(feed: Feed) -> tuple[Tensor, bool]:
-    """What scores are compared with: true labels, or the observed positives where nobody knows the true ones."""
-    if feed.true is not None:
+def truth(feed: Feed, *, blind: bool = False) -> tuple[Tensor, bool]:
+    """What scores are compared with: true labels; where nobody knows them, or `blind`, the observed positives."""
+    if feed.true is not None and not blind:
         return feed.true, True
     return (feed.all_observed() > 0).to(torch.uint8), False
 
 
 def mean_ap(scores: Tensor, feed: Feed, *, empty: str = "zero", blind: bool = False) -> float:
     """mAP in percent; `blind`: of the observed positives, unknown entries counted as absent, whatever else is known."""
-    true = (feed.all_observed() > 0).to(torch.uint8) if blind else truth(feed)[0]
+    true, _ = truth(feed, blind=blind)
     return 100 * float(mean_average_precision(scores, true, empty=empty))  # type: ignore[arg-type]
 
 

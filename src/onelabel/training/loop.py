@@ -94,16 +94,16 @@ def train(
             fit(session, own, position, checkpoints, folder)
             if number + 1 < len(phases):
                 best = position.bests[tracks(config)[-1]]
-                keep = False
-                if phases[number + 1].name == "student":
+                taught = phases[number + 1].name == "student"
+                if taught:
                     assert start is not None
                     criterion = start.teach(session, own, best, splits)
-                    keep = config.select in BY_VALIDATION  # a student has to be better than its teacher
                 else:
                     if start is not None:
                         start.keep_head(best)
                     criterion = hand_over(classifier, best, criterion, config, method, splits)
-                position.next_phase(keep=keep)
+                # a student has to be better than its teacher
+                position.next_phase(keep=taught and config.select in BY_VALIDATION)
         return finish(session, classifier, own, position, folder)
 
 
