@@ -3,12 +3,12 @@
     PYTHONPATH=src python3 benchmarks/voc_bench.py --shards DIR --labels labels.npz \
         --weights resnet50-v1-imagenet.safetensors --out $OUT/bench --runs "an:0,1 em gr:0,1,2 role@linearinit:0"
 
-A word of --runs is NAME[@MODE][%DRAW][:SEED,…]: a method, or METHOD/VARIANT for an ablation of its recipe, fine-tuned
-with seed 0 on the published draw unless said otherwise; a draw's colons are written as commas (%biased,1). --sweep NAME
-adds a sweep of `onelabel bench sweeps`. DIR holds shards of ../shared/data/pack_voc.py, also in subfolders. Pictures
-are decoded once and stay on the device; one classifier serves all runs, so its step is compiled once. Several such
-processes may share --out, each run is claimed once; with --decoded FILE (on /dev/shm) the first leaves the decoded
-pictures for the others. Runs that have a row are not made again.
+A word of --runs is NAME[@MODE][%DRAW][~SETTING=VALUE…][:SEED,…]: a method, or METHOD/VARIANT for an ablation of its
+recipe, fine-tuned with seed 0 on the published draw and with the protocol's settings unless said otherwise; a draw's
+colons are written as commas (%biased,1). --sweep NAME adds a sweep of `onelabel bench sweeps`. DIR holds shards of
+../shared/data/pack_voc.py, also in subfolders. Pictures are decoded once and stay on the device; one classifier serves
+all runs, so its step is compiled once. Several such processes may share --out, each run is claimed once; with --decoded
+FILE (on /dev/shm) the first leaves the decoded pictures for the others. Runs that have a row are not made again.
 """
 
 from __future__ import annotations
@@ -19,21 +19,42 @@ import os
 import statistics
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from _voc import voc_splits
 
 
-def parse_runs(text: str) -> list[tuple[str, str, str, list[int]]]:
-    """ "em:0,1 gr/pseudo@linearinit%biased,2" → [(name, mode, draw, seeds), …]."""
+class Asked(NamedTuple):
+    """What a word of --runs asks for."""
+
+    name: str
+    mode: str
+    draw: str
+    settings: dict[str, Any]
+    seeds: list[int]
+
+
+def parse_runs(text: str) -> list[Asked]:
+    """ "em:0,1 gr/pseudo@linearinit%biased,2~stop=1" as runs."""
     runs = []
     for word in text.split():
         rest, _, seeds = word.partition(":")
+        rest, *settings = rest.split("~")
         rest, _, draw = rest.partition("%")
         name, _, mode = rest.partition("@")
         numbers = [int(seed) for seed in (seeds or "0").split(",")]
-        runs.append((name.replace("/", ":"), mode or "finetune", draw.replace(",", ":") or "uniform1200", numbers))
+        named = name.replace("/", ":"), mode or "finetune", draw.replace(",", ":") or "uniform1200"
+        runs.append(Asked(*named, dict(map(parse_setting, settings)), numbers))
     return runs
+
+
+def parse_setting(word: str) -> tuple[str, Any]:
+    """ "stop=1" → ("stop", 1); what is no JSON is text."""
+    name, _, value = word.partition("=")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
 
 
 def arguments() -> argparse.Namespace:
@@ -49,7 +70,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--backbone", default="resnet50")
     parser.add_argument("--size", type=int, default=448)
     parser.add_argument("--epochs", type=int, help="for every method; the recipes' unless given")
-    parser.add_argument("--set", action="append", default=[], help="a setting of training for all runs, as NAME=VALUE")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--eval-batch", type=int, default=64)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
@@ -82,19 +102,14 @@ def main() -> None:
     plan = []
     own: dict[str, Any] = {"backbone": args.backbone, "size": args.size}
     own |= {"epochs": args.epochs} if args.epochs else {}
-    for word in args.set:
-        name, _, value = word.partition("=")
-        try:
-            own[name] = json.loads(value)
-        except ValueError:
-            own[name] = value
     dataset = "voc2012" if not args.limit else f"voc2012-first-{args.limit}"
-    common: dict[str, Any] = {"protocol_name": args.protocol, "settings": own}
-    for name, mode, draw, seeds in parse_runs(args.runs):
-        plan += bench.make_plan("voc2012", [name], modes=[mode], draws=[draw], seeds=seeds, search=False, **common)
+    common: dict[str, Any] = {"protocol_name": args.protocol, "search": False}
+    for run in parse_runs(args.runs):
+        where: dict[str, Any] = {"modes": [run.mode], "draws": [run.draw], "seeds": run.seeds}
+        plan += bench.make_plan("voc2012", [run.name], settings=own | run.settings, **where, **common)
     for name in args.sweep:
         seeds = [int(seed) for seed in args.seeds.split(",")]
-        plan += bench.sweep(name, "voc2012", mode="finetune", seeds=seeds, search=False, **common)
+        plan += bench.sweep(name, "voc2012", mode="finetune", seeds=seeds, settings=own, **common)
     plan = [bench.replace(p, dataset=dataset) for p in plan]
     if not plan:
         raise SystemExit("--runs, --sweep: nothing to do")

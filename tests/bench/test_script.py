@@ -61,7 +61,7 @@ def call(folder: Path, runs: str, *more: str) -> str:
 @pytest.mark.slow
 def test_rows_come_back_after_every_run_and_say_how_they_stopped(tmp_path: Path) -> None:
     make_shards(tmp_path)
-    told = call(tmp_path, "em:0,1 an%biased,1:0", "--epochs", "4", "--set", "stop=1")
+    told = call(tmp_path, "em~stop=1:0,1 an%biased,1~stop=1:0", "--epochs", "4")
     assert "3 runs made, 0 failed" in told
     assert told.count("scoring and the rest") == 3
     rows = {(row.label, row.seed, row.draw): row for row in bench.read(tmp_path / "rows.parquet")}
@@ -73,5 +73,5 @@ def test_rows_come_back_after_every_run_and_say_how_they_stopped(tmp_path: Path)
         assert len(row.extra["images_per_second"]) == len(row.history)
         assert row.test_map is not None
         assert row.train_map is None
-    again = call(tmp_path, "em:0", "--epochs", "4", "--set", "stop=1")
+    again = call(tmp_path, "em~stop=1:0", "--epochs", "4")
     assert "0 runs made, 0 failed, 1 skipped" in again
