@@ -58,7 +58,11 @@ class Position:
     @classmethod
     def read(cls, numbers: dict[str, Any]) -> Position:
         bests = {
-            track: Best(float("-inf") if found["value"] is None else found["value"], found["epoch"])
+            track: Best(
+                float("-inf") if found["value"] is None else found["value"],
+                found["epoch"],
+                phase=found.get("phase", ""),
+            )
             for track, found in numbers.pop("bests").items()
         }
         found = cls(**numbers, bests=bests)

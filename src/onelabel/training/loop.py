@@ -174,7 +174,7 @@ def validate(session: Session, feed: Feed | None, bests: dict[str, Best], epoch:
                     row[watched(config, track, select)] = values[select]
             value = values.get(config.select, float(epoch))
             if value > bests[track].value:
-                bests[track] = Best(value, epoch, session.weights(), session.method_state())
+                bests[track] = Best(value, epoch, session.weights(), session.method_state(), session.phase.name)
     return row
 
 
@@ -187,7 +187,7 @@ def finish(session: Session, classifier: Classifier, feeds: Feeds, position: Pos
         load_weights(session.classifier, best.weights)
         found: dict[str, Any] = {"best_epoch": best.epoch}
         if session.phase.name == "student":
-            found["best_phase"] = phase_of(best, position.history, config, track)
+            found["best_phase"] = best.phase  # the student's, or still its teacher's
         for part in ("validation", "test"):
             if part in feeds:
                 flip = config.flip_test and part == "test" and session.phase.name != "linear"
@@ -202,13 +202,6 @@ def finish(session: Session, classifier: Classifier, feeds: Feeds, position: Pos
     weights = full_state(classifier)
     last = {**weights, **last}  # in the linear phase a head alone was trained
     return folder.finish(classifier, weights, position.bests[track].method, last, result, position.history)
-
-
-def phase_of(best: Best, history: list[dict[str, Any]], config: TrainConfig, track: str) -> str:
-    """Whose weights are the best: the student's, or still its teacher's."""
-    own = [row for row in history if row["phase"] == "student" and row["epoch"] == best.epoch]
-    same = bool(own) and own[0].get(watched(config, track)) == best.value
-    return "student" if same or config.select not in BY_VALIDATION else "finetune"
 
 
 def tracks(config: TrainConfig) -> tuple[str, ...]:

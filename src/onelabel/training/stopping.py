@@ -11,15 +11,16 @@ from torch import Tensor
 
 @dataclass
 class Best:
-    """The best epoch so far of one track ("plain" or "ema") and what the weights and the method were then."""
+    """The best epoch so far of one track ("plain" or "ema"), its phase, and what weights and method were then."""
 
     value: float = float("-inf")
     epoch: int = -1
     weights: dict[str, Tensor] = field(default_factory=dict)
     method: dict[str, Tensor] = field(default_factory=dict)
+    phase: str = ""
 
     def numbers(self) -> dict[str, Any]:
-        return {"value": self.value if self.epoch >= 0 else None, "epoch": self.epoch}
+        return {"value": self.value if self.epoch >= 0 else None, "epoch": self.epoch, "phase": self.phase}
 
 
 def should_stop(rule: str | int, values: Sequence[float]) -> bool:
