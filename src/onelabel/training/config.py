@@ -55,6 +55,7 @@ class TrainConfig:
     # after fine-tuning, a student of the method's calibrated probabilities; "auto": where the method asks for one
     student: Literal["auto", "on", "off"] = "auto"
     student_looks: Literal["closer", "whole"] = "closer"  # whether its teacher looks at parts of the pictures too
+    student_smoothing: float = 0.2  # of the probabilities it learns, towards 1/2
     # selection
     select: Literal["mAP", "observed", "loss", "last"] = "mAP"  # "observed": mAP of validation's observed labels alone
     stop: Literal["none", "em", "gr"] | int = "none"  # a number: epochs without improvement
@@ -100,6 +101,8 @@ class TrainConfig:
                 raise ValueError(f"{name}: {value}, expected a positive number")
         if self.ema >= 1:
             raise ValueError(f"ema: {self.ema}, expected a decay below 1, such as 0.998")
+        if not 0 <= self.student_smoothing < 1:
+            raise ValueError(f"student_smoothing: {self.student_smoothing}, expected 0 to below 1, such as 0.1")
         if isinstance(self.stop, int) and self.stop < 1:
             raise ValueError(f"stop: {self.stop}, expected 'none', 'em', 'gr' or at least 1 epoch of patience")
 

@@ -2,7 +2,7 @@
 
 The teacher's logits on held-out rows are turned into probabilities σ(a·s + b_l) by maximum likelihood (`looking`). The
 same line, steeper by SHARPEN and moved so that a training row has as many labels as a held-out one, gives the training
-set's targets; a fresh start of the network learns them.
+set's targets, smoothed a little; a fresh start of the network learns them.
 """
 
 from __future__ import annotations
@@ -27,10 +27,19 @@ ROWS = 65_536
 
 
 @torch.no_grad()
-def targets(line: Calibration, logits: Tensor, observed: Any, *, sharpen: float = SHARPEN, steps: int = 50) -> Tensor:
-    """σ(sharpen·line + c) of the training rows, N×L, c such that they have `line.k` labels each; known is known.
+def targets(
+    line: Calibration,
+    logits: Tensor,
+    observed: Any,
+    *,
+    sharpen: float = SHARPEN,
+    smoothing: float = 0.0,
+    steps: int = 50,
+) -> Tensor:
+    """q = σ(sharpen·line + c) of the training rows, N×L, c such that they have `line.k` labels each; known is known.
 
     A network's logits on rows it was trained on lie elsewhere than on others; how many labels a row has does not.
+    Returned is (1 − ε)·q + ε/2 with ε the `smoothing`, of what is known too.
     """
 
     def parts() -> Any:
@@ -52,11 +61,11 @@ def targets(line: Calibration, logits: Tensor, observed: Any, *, sharpen: float 
     found = torch.empty_like(logits)
     for rows, z in parts():
         found[rows] = torch.where(z == 0, torch.sigmoid(sharpen * line.logits(logits[rows]) + low), (z > 0).to(logits))
-    return found
+    return found.mul_(1 - smoothing).add_(smoothing / 2)
 
 
 class Student(Remembering):
-    """Cross-entropy to given probabilities q, mean over entries; what is observed stays as it is.
+    """Cross-entropy to given probabilities q, mean over entries, of what is observed too.
 
     −q·log p − (1−q)·log(1−p)
     """
@@ -86,5 +95,4 @@ class Student(Remembering):
     def compute(self, batch: Batch) -> Tensor:
         assert batch.index is not None
         q = self.recall(self.taught, self.rows(batch.index)).to(batch.logits.dtype)
-        q = torch.where(batch.observed == 0, q, (batch.observed > 0).to(q))
         return self.reduce(-q * logsigmoid(batch.logits) - (1 - q) * logsigmoid(-batch.logits))
