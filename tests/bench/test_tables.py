@@ -256,3 +256,26 @@ def test_old_results_are_imported_under_the_identity_of_new_ones() -> None:
     cell = tables.pick(rows, "voc2012", "gr", "finetune")  # stopping early would have changed none of them
     assert cell is not None
     assert len(cell.rows) == 3
+
+
+def test_students_are_shown_beside_their_teachers_by_setting_and_draw() -> None:
+    def row(teacher: float, student: float | None, value: float, **which: Any) -> Row:
+        settings = {"student": "off"} if student is None else which.pop("settings", {})
+        (planned,) = bench.make_plan(
+            "voc2012", ["roll-call"], modes=["linearinit"], search=False, settings=settings, **which
+        )
+        history = [{"phase": "linear", "validation_mAP": 99.0}, {"phase": "finetune", "validation_mAP": teacher}]
+        history += [] if student is None else [{"phase": "student", "validation_mAP": 9, "validation_mAP_ema": student}]
+        return planned.row(test_map=value, history=history, seconds=100.0, commit="abc1234")
+
+    rows = [row(88, 89, 88.5, seeds=[0]), row(89, 90, 89.5, seeds=[1]), row(88, None, 87.0, seeds=[0])]
+    rows += [row(85, 86, 85.5, seeds=[0], draws=["biased:1"])]
+    rows += [row(88, 88.2, 88.1, seeds=[0], settings={"student_smoothing": 0.0})]
+    lines = [line for line in page.students(tables.Results(rows, {}), "voc2012").splitlines() if "roll-call" in line]
+    assert [line.split(" | ")[1:8] for line in lines] == [
+        ["uniform1200", "on, closer, 0.2", "2", "88.50", "89.50", "89.00 ± 0.71", "–"],
+        ["uniform1200", "on, closer, 0.0", "1", "88.00", "88.20", "88.10", "–"],
+        ["uniform1200", "off, closer, 0.2", "1", "88.00", "–", "87.00", "–"],
+        ["biased:1:1200", "on, closer, 0.2", "1", "85.00", "86.00", "85.50", "–"],
+    ]
+    assert page.students(tables.Results(some_rows(), {}), "voc2012") == ""

@@ -9,7 +9,7 @@ from onelabel.bench.plan import make_plan
 from onelabel.bench.protocols import protocol
 from onelabel.bench.published import anchor, published
 from onelabel.bench.render import Sheet, as_text
-from onelabel.bench.sections import draws, stopping, sweeps
+from onelabel.bench.sections import draws, stopping, students, sweeps
 from onelabel.bench.stats import Cell, cells, holm, orderings, p_text, paired_p, spread
 from onelabel.bench.tables import NOT_RUN, Results, pick
 from onelabel.contract import list_methods
@@ -50,6 +50,7 @@ def page(found: Results, dataset: str = DATASET) -> str:
     parts += ["## All methods, fine-tuned", _sheet(overview(found, dataset, "finetune"))]
     parts += ["## Does ours order methods as the papers do?", orders(found, dataset), found.remarks]
     parts += ["## Other label draws, linear", draws(found, dataset)]
+    parts += ["## Students", text] if (text := students(found, dataset)) else []
     parts += ["## Early stopping", text] if (text := stopping(found, dataset)) else []
     parts += ["## The papers' tables", "Each as `onelabel bench table NAME --results docs/results/bench` prints it."]
     for name in tables.TABLES:

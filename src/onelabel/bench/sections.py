@@ -1,4 +1,4 @@
-"""The page's further sections: other label draws, early stopping, sweeps."""
+"""The page's further sections: other label draws, students, early stopping, sweeps."""
 
 from __future__ import annotations
 
@@ -44,6 +44,51 @@ def draws(found: Results, dataset: str) -> str:
     columns = ("method", PUBLISHED, "other uniform draws", *biased)
     ordered = tuple(line for _, line in sorted(lines, key=lambda item: item[0]))
     return as_text(Sheet(f"{dataset}, linear, by draw", columns, ordered, notes), "markdown")
+
+
+def students(found: Results, dataset: str) -> str:
+    """Every fine-tuning that taught a student, or was told not to: what each part of it is worth."""
+    rows = [
+        r
+        for r in found.rows
+        if r.done and r.dataset == dataset and (_validation(r, "student") or r.settings.get("student") == "off")
+    ]
+    lines = []
+    for cell in cells(rows):
+        for draw in dict.fromkeys(r.draw for r in cell.rows):
+            mine = Cell(tuple(r for r in cell.rows if r.draw == draw))
+            first = mine.rows[0]
+            told = [
+                first.settings.get("student", "on"),
+                *(f"{first.settings[k]}" for k in LOOKS if k in first.settings),
+            ]
+            teacher, student = (
+                statistics.fmean(values) if (values := [v for r in mine.rows if (v := _validation(r, phase))]) else None
+                for phase in ("finetune", "student")
+            )
+            lines.append((
+                draw, -(mine.mean("test_map") or 0),
+                (f"{first.label} ({first.mode})", draw, ", ".join(told), str(len(mine.rows)),
+                 *("–" if v is None else f"{v:.2f}" for v in (teacher, student)), mine.text("test_map"),
+                 mine.text("test_map_averaged_flip"), f"{statistics.fmean(r.seconds or 0 for r in mine.rows):.0f}",
+                 ", ".join(dict.fromkeys(r.commit[:7] for r in mine.rows))),
+            ))  # fmt: skip
+    if not lines:
+        return ""
+    columns = ("method", "draw", "student: looks, smoothing", "seeds", "validation: teacher", "student", "test mAP",
+               "averaged, flips", "seconds", "commit")  # fmt: skip
+    notes = ("validation: best epoch, of the averaged weights where there are any",)
+    ordered = tuple(line for *_, line in sorted(lines, key=lambda item: (item[0] != PUBLISHED, *item[:2])))
+    return as_text(Sheet(f"{dataset}: teachers and students", columns, ordered, notes), "markdown")
+
+
+LOOKS = ("student_looks", "student_smoothing")
+
+
+def _validation(row: Row, phase: str) -> float | None:
+    """The best validation mAP of a phase, of the averaged weights where there are any."""
+    values = [e.get("validation_mAP_ema", e.get("validation_mAP")) for e in row.history if e.get("phase") == phase]
+    return max((float(v) for v in values if v is not None), default=None)
 
 
 def stopping(found: Results, dataset: str, patience: Sequence[int] = (1, 2, 3)) -> str:
