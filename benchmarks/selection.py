@@ -38,7 +38,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "ll-r": {},
     "ll-ct": {},
     "entmin": {},
-    "roll-call": {"alpha": [0.1, 0.2, 0.3]},
+    "roll-call": {"alpha": [0.05, 0.1, 0.2]},
 }
 AUDITS = (25, 50, 100, 200)
 

@@ -195,25 +195,34 @@ def entmin(**hyper: Any) -> Loss:
     return em(**hyper, sign=1)
 
 
-def drawn(row: list[float], labels: list[int]) -> float:
-    """log P of a row's observed labels: its label sets are summed, each names one of its labels, all as likely."""
+def drawn(row: list[float], labels: list[int], weights: list[float]) -> float:
+    """log P of a row's observed labels: its label sets are summed, each names one of its labels by their weights."""
     known = math.fsum(log_sigma(y * x) for x, y in zip(row, labels, strict=True) if y)
     if labels.count(1) != 1:
         return known
-    others = [x for x, y in zip(row, labels, strict=True) if y == 0]
-    total = 0.0
+    others = [(x, w) for x, y, w in zip(row, labels, weights, strict=True) if y == 0]
+    own, total = weights[labels.index(1)], 0.0
     for present in itertools.product((1, -1), repeat=len(others)):
-        total += math.prod(sigma(s * x) for s, x in zip(present, others, strict=True)) / (1 + present.count(1))
+        chance = math.prod(sigma(s * x) for s, (x, _) in zip(present, others, strict=True))
+        total += chance * own / (own + math.fsum(w for s, (_, w) in zip(present, others, strict=True) if s > 0))
     return known + math.log(total)
 
 
-def roll_call(*, alpha: float = 0.2) -> Loss:
-    left_open = em(alpha=alpha)
+def roll_call(*, alpha: float = 0.1, gamma: float = 0.3, pull: str = "coin", named: list[int] | None = None) -> Loss:
+    """`named`: how often each class is observed in training, where that is known."""
+
+    def left_open(x: float) -> float:
+        if pull == "coin":
+            return (minus_log(x) + minus_log(-x)) / 2
+        return -(sigma(x) * minus_log(x) + sigma(-x) * minus_log(-x))
 
     def loss(g: Rows, z: list[list[int]], still: Rows) -> float:
-        draw = math.fsum(drawn(row, labels) for row, labels in zip(g, z, strict=True)) / (len(g) * len(g[0]))
-        known = iu()(g, z, still)  # of EM, what the draw takes the place of
-        return left_open(g, z, still) - known - draw
+        weights = [float(n) ** gamma for n in named or [1] * len(g[0])]
+        total = 0.0
+        for row, labels in zip(g, z, strict=True):
+            total += alpha * math.fsum(left_open(x) for x, y in zip(row, labels, strict=True) if y == 0)
+            total -= drawn(row, labels, weights)
+        return total / (len(g) * len(g[0]))
 
     return loss
 

@@ -43,7 +43,7 @@ SETTINGS: dict[str, dict[str, st.SearchStrategy[Any]]] = {
     "splc": {"tau": unit, "margin": margin, "gamma": exponent, "negative": st.sampled_from(["focal", "hill"])},
     "em": {"alpha": st.floats(0, 3), "variant": variant},
     "entmin": {"alpha": st.floats(0, 3), "variant": variant},
-    "roll-call": {"alpha": st.floats(0, 3)},
+    "roll-call": {"alpha": st.floats(0, 3), "pull": st.sampled_from(["coin", "entropy"])},
     "gr": {
         "q1": robustness,
         "q2": robustness,

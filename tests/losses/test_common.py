@@ -36,7 +36,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, list[float]]]] = {
     "splc": ({}, {"tau": [0.3, 0.6, 0.9], "margin": [0.0, 1.0, 2.0], "gamma": [0.0, 0.5, 2.0]}),
     "entmin": ({}, {"alpha": [0.0, 0.1, 0.9]}),
     "em": ({}, {"alpha": [0.0, 0.1, 0.9]}),
-    "roll-call": ({}, {"alpha": [0.0, 0.1, 0.9]}),
+    "roll-call": ({}, {"alpha": [0.0, 0.1, 0.9], "gamma": [0.0, 0.3, 1.0]}),
     "gr": (
         {},
         {

@@ -6,6 +6,7 @@ import itertools
 import math
 from typing import Any
 
+import loss_reference as ref
 import pytest
 import torch
 from torch import Tensor
@@ -39,6 +40,16 @@ def every_set(g: list[float], z: list[int]) -> tuple[float, list[float]]:
         total += weight
         present = [a + weight * on for a, on in zip(present, y, strict=True)]
     return total, [a / total for a in present]
+
+
+def every_naming(g: list[float], o: int, w: list[float]) -> float:
+    """P(o | x) where one of the labels present is named in proportion to w, all 2^L label sets one by one."""
+    total = 0.0
+    for y in itertools.product((0, 1), repeat=len(g)):
+        if y[o]:
+            chance = math.prod(1 / (1 + math.exp(-x if on else x)) for on, x in zip(y, g, strict=True))
+            total += chance * w[o] / sum(a for a, on in zip(w, y, strict=True) if on)
+    return total
 
 
 def by_count(g: Tensor, o: int) -> tuple[float, list[float]]:
@@ -166,6 +177,66 @@ def test_without_entropy_it_is_the_likelihood_and_its_slope_the_posterior() -> N
     unknown = observed == 0
     assert (slope[:3][unknown[:3]] > 0).all(), "a rival of the drawn label is less likely than before"
     torch.testing.assert_close(slope[3:][unknown[3:]], torch.zeros(int(unknown[3:].sum())).double())
+
+
+@pytest.mark.parametrize("centre", [-2.0, 0.0, 2.0])
+def test_weights_against_every_naming(centre: float) -> None:
+    """Nodes are exact for whole powers of t alone: eight classes in a ratio of 1 to 6 leave 1e-4."""
+    g = centre + 2 * torch.randn(8, 8, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+    observed = torch.eye(8, dtype=torch.int8)
+    w = [1.0, 1.3, 1.7, 2.2, 2.9, 3.7, 4.8, 6.0]
+    want = [math.log(every_naming(row, o, w)) for o, row in enumerate(g.tolist())]
+    torch.testing.assert_close(draw_log_likelihood(g, observed, weights=exact(w)), exact(want), rtol=0, atol=1e-4)
+    whole = [1.0, 1.0, 2.0, 1.0, 3.0, 1.0, 2.0, 1.0]
+    want = [math.log(every_naming(row, o, whole)) for o, row in enumerate(g.tolist())]
+    torch.testing.assert_close(draw_log_likelihood(g, observed, weights=exact(whole)), exact(want), rtol=1e-11, atol=0)
+    even = draw_log_likelihood(g, observed, weights=torch.ones(8, dtype=torch.float64))
+    torch.testing.assert_close(even, draw_log_likelihood(g, observed))
+
+
+def test_weights_are_counted_where_labels_are_bound() -> None:
+    """w = n^γ, the same loss and slopes as in plain loops; classes never named count as named once."""
+    rng = torch.Generator().manual_seed(8)
+    matrix = torch.zeros(60, 6, dtype=torch.int8)
+    matrix[torch.arange(60), torch.tensor([0] * 32 + [1] * 16 + [2] * 8 + [3] * 3 + [4])] = 1
+    labels = onelabel.Labels.from_matrix(matrix.numpy())
+    g = torch.randn(6, 6, generator=rng, dtype=torch.float64, requires_grad=True)
+    observed, named = torch.tensor(list(ROWS.values())), [32, 16, 8, 3, 1, 1]
+    for gamma, pull in ((0.3, "coin"), (1.0, "entropy"), (0.0, "coin")):
+        criterion = onelabel.method("roll-call", gamma=gamma, pull=pull).bind(labels)
+        plain = ref.roll_call(gamma=gamma, pull=pull, named=named)
+        rows = g.tolist()
+        assert criterion(g, observed).item() == pytest.approx(plain(rows, observed.tolist(), rows), abs=2e-5)
+        assert torch.autograd.gradcheck(lambda x, made=criterion: made(x, observed), (g,))
+    stacked = onelabel.method("roll-call", gamma=[0.0, 0.3, 1.0]).bind(labels)
+    losses = stacked(g.expand(3, 6, 6), observed)
+    for m, gamma in enumerate((0.0, 0.3, 1.0)):
+        torch.testing.assert_close(losses[m], onelabel.method("roll-call", gamma=gamma).bind(labels)(g, observed))
+    unbound = onelabel.method("roll-call")(g, observed)
+    torch.testing.assert_close(unbound, onelabel.method("roll-call", gamma=0.0)(g, observed))
+
+
+def test_a_common_class_that_was_named_says_less_against_the_others() -> None:
+    g = torch.zeros(2, 3, dtype=torch.float64, requires_grad=True)
+    observed = torch.tensor([[1, 0, 0], [0, 1, 0]])
+    likelihood = draw_log_likelihood(g, observed, weights=exact([8.0, 1.0, 1.0]))
+    (slope,) = torch.autograd.grad(likelihood.sum(), g)
+    assert slope[1, 2] < slope[0, 2] < 0  # the third class, after the common one and after a rare one
+    assert slope[1, 0] < slope[1, 2]  # the common class, where it was present and kept silent, loses most
+
+
+def test_extreme_logits_with_weights() -> None:
+    signs = torch.tensor(list(itertools.product((1.0, -1.0), repeat=4)))
+    g = (signs * 1e4).requires_grad_()
+    for z in ([1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 0, 0], [-1, 1, 0, -1]):
+        loss = draw_log_likelihood(g, torch.tensor([z] * 16), weights=torch.tensor([1.0, 2.5, 30.0, 4.0]))
+        assert loss.isfinite().all()
+        assert torch.autograd.grad(loss.sum(), g)[0].isfinite().all()
+
+
+def test_pull_is_one_of_two() -> None:
+    with pytest.raises(ValueError, match="pull must be 'coin' or 'entropy', got 'half'"):
+        onelabel.method("roll-call", pull="half")
 
 
 def test_the_posterior_leaves_the_graph_and_the_logits_alone() -> None:

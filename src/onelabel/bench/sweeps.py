@@ -38,7 +38,9 @@ SWEEPS: Mapping[str, Sweep] = {
     s.name: s
     for s in (
         Sweep("em.alpha", "EM 3a", "weight of the entropy", ("em",), "alpha", WEIGHTS),
-        Sweep("roll-call.alpha", "ours", "weight of the entropy", ("roll-call",), "alpha", WEIGHTS),
+        Sweep("roll-call.alpha", "ours", "weight of the pull to ½", ("roll-call",), "alpha", WEIGHTS),
+        Sweep("roll-call.gamma", "ours", "how much sooner a common class is named", ("roll-call",), "gamma",
+              (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7)),
         Sweep("em-apl.beta", "EM supplement", "weight of pseudo-labels", ("em-apl",), "beta", WEIGHTS),
         Sweep(
             "gr.tau",

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from onelabel.contract import Batch, Hyper, Method, register
-from onelabel.losses.curves import entropy, nll, unified
+from onelabel.losses.curves import entropy, nll, same, unified
+
+if TYPE_CHECKING:
+    from onelabel.labels import Labels
 
 Rule = tuple[tuple[float, float], ...]
 
@@ -23,9 +26,13 @@ def _rule(n: int) -> Rule:
 #: 1−t and the logarithm of the weight of every node t of ∫₀¹ dt. n nodes are exact for 2n classes; 32 of them are for
 #: 64, and beyond that to 1e-10 while at most 150 of the classes are expected to be present.
 RULES = tuple(_rule(n) for n in range(1, 33))
+#: Nodes that weights take at least: their powers of t are no polynomial, and 10 nodes see them to 3e-4.
+WEIGHTED_NODES = 10
 
 
-def draw_log_likelihood(logits: Tensor, observed: Tensor, *, exact: int | None = None) -> Tensor:
+def draw_log_likelihood(
+    logits: Tensor, observed: Tensor, *, weights: Tensor | None = None, exact: int | None = None
+) -> Tensor:
     """log P(observed | x) of every row, …×B, where y_l ~ Bernoulli(σ(logit_l)) are independent given x.
 
     A row with one positive o had it drawn evenly from its R+1 positives:
@@ -35,15 +42,33 @@ def draw_log_likelihood(logits: Tensor, observed: Tensor, *, exact: int | None =
     Several positives, or none, say that they are present and nothing of a draw. Known negatives are absent.
     Its derivative by a logit is P(y_l=1 | x, observed) − p_l: :func:`posterior`.
 
+    With `weights` w the draw is not even, class l of those present is named in proportion to w_l:
+
+        P(o | x) = p_o·E[w_o / (w_o + Σ w_l·y_l)] = p_o·∫₀¹ w_o·t^(w_o−1)·Π_{l unknown} (1 − p_l + p_l·t^w_l) dt.
+
     Args:
+        weights: …×L numbers of 1 or more, the smallest best 1; only their ratios matter. They exclude `exact`.
         exact: of more than 2·exact classes only a row's `exact` likeliest enter one by one, the others by their sum,
             log(1−p+p·t) ≈ −p·(1−t), off by p²/2 at most: for thousands of classes, of which few are likely.
     """
     positive, negative = observed > 0, observed < 0
     known = -unified(observed, positive=nll(logits), unknown=torch.zeros_like(logits), negative=nll(-logits)).sum(-1)
     p = torch.sigmoid(logits).masked_fill(positive | negative, 0.0)
-    drawn = torch.logsumexp(_at_nodes(p, exact)[0], -1)
-    return known + drawn.masked_fill(positive.sum(-1) != 1, 0.0)
+    one = positive.sum(-1) == 1
+    if weights is None:
+        terms = _at_nodes(p, exact)[0]
+    else:
+        own = torch.where(one, (weights * positive).sum(-1), 1.0)
+        rule = RULES[min(max((p.shape[-1] + 1) // 2, WEIGHTED_NODES), len(RULES)) - 1]
+        terms = torch.stack([_weighted(p, weights, own, *node) for node in rule], -1)
+    return known + torch.logsumexp(terms, -1).masked_fill(~one, 0.0)
+
+
+def _weighted(p: Tensor, weights: Tensor, own: Tensor, missed: float, weight: float) -> Tensor:
+    """log(weight·w_o·t^(w_o−1)·Π(1−p+p·t^w)) at a node t = 1−missed, …×B."""
+    log_t = math.log1p(-missed)
+    power = (weights * log_t).clamp(min=-14)  # a factor of exactly 0, at p = 1, would have no slope
+    return torch.log1p(p * torch.expm1(power)).sum(-1) + own.log() + (own - 1) * log_t + weight
 
 
 @torch.no_grad()
@@ -93,24 +118,56 @@ def _at_nodes(p: Tensor, exact: int | None) -> tuple[Tensor, Rule, Tensor, Tenso
     title="Roll call: the observed label as a draw from the labels present",
     paper="onelabel, docs/roll-call.md",
     year=2026,
-    formula="−(1/L)·log(p_o·E[1/(1+R)]) − (α/L)·Σ_{z=0} H(p); then a student of its calibrated probabilities",
+    formula="−(1/L)·log(p_o·E[w_o/(w_o+Σ w·y)]) − (α/L)·Σ_{z=0} ½·log(p·(1−p)); then a student of its probabilities",
 )
 class RollCall(Method):
-    """Roll call: maximum likelihood of the draw, maximum entropy of what it leaves open.
+    """Roll call: maximum likelihood of the draw, and a coin for what it leaves open.
 
-        −(1/L)·log P(o | x) − (α/L)·Σ_{l: z=0} H(p_l),   P(o | x) = p_o·E[1/(1+R)]
+        −(1/L)·log P(o | x) + (α/L)·Σ_{l: z=0} ½·(−log p_l − log(1−p_l)),   P(o | x) = p_o·E[w_o / (w_o + Σ w_l·y_l)]
 
-    with R the number of other labels present. EM has −log p_o in its place, as if o had been asked about; a picture
-    in which o had rivals says more about the rivals. Fine-tuning follows it with a student (docs/roll-call.md).
+    with w_l = n_l^γ, n_l how often class l is observed in training: to have named a common class says less against
+    the others (docs/roll-call.md). EM has −log p_o in the likelihood's place, as if o had been asked about; a picture
+    in which o had rivals says more about the rivals. Fine-tuning follows it with a student.
+
+    Args:
+        alpha: weight of the pull of unknown entries to ½.
+        gamma: 0 is an even draw, as it is before `bind` has counted.
+        pull: "coin", the cross-entropy to ½ above, or EM's −H(p), which lets go of what is far from ½.
     """
 
-    hyper: ClassVar = {"alpha": Hyper("weight of the entropy of unknown entries", 0, 10, (0.1, 0.2, 0.3))}
+    hyper: ClassVar = {
+        "alpha": Hyper("weight of the pull of unknown entries to ½", 0, 10, (0.05, 0.1, 0.2)),
+        "gamma": Hyper("how much sooner a common class is named", 0, 1, (0.0, 0.3, 0.6)),
+    }
     student = True
 
-    def __init__(self, *, alpha: Any = 0.2, stack: int | None = None) -> None:
-        super().__init__(alpha=alpha, stack=stack)
+    def __init__(
+        self,
+        *,
+        alpha: Any = 0.1,
+        gamma: Any = 0.3,
+        pull: Literal["coin", "entropy"] = "coin",
+        stack: int | None = None,
+    ) -> None:
+        if pull not in ("coin", "entropy"):
+            raise ValueError(f"pull must be 'coin' or 'entropy', got {pull!r}")
+        super().__init__(alpha=alpha, gamma=gamma, pull=pull, stack=stack)
+        self.named: Tensor | None
+        self.register_buffer("named", None, persistent=False)
+
+    def bind(self, labels: Labels) -> Method:
+        self.named = torch.from_numpy(labels.counts().positives).clamp(min=1)
+        return self
 
     def compute(self, batch: Batch) -> Tensor:
         logits, observed = batch.logits, batch.observed
-        unknown = entropy(logits).masked_fill(observed != 0, 0.0)
-        return -(draw_log_likelihood(logits, observed) / logits.shape[-1]).mean(-1) - self.reduce(self.alpha * unknown)
+        likelihood = draw_log_likelihood(logits, observed, weights=self._weights(logits))
+        pull = -entropy(logits) if self.pull == "entropy" else nll(logits.abs()) + logits.abs() / 2
+        return self.reduce(self.alpha * pull.masked_fill(observed != 0, 0.0)) - (likelihood / logits.shape[-1]).mean(-1)
+
+    def _weights(self, logits: Tensor) -> Tensor | None:
+        """w_l = (n_l / min n)^γ, or None where it is the same for all."""
+        if self.named is None or same(self.gamma, 0.0):
+            return None
+        counts = self.named.to(logits.dtype)
+        return (self.gamma * torch.log(counts / counts.amin())).exp()
