@@ -152,11 +152,12 @@ class RollCall(Method):
         if pull not in ("coin", "entropy"):
             raise ValueError(f"pull must be 'coin' or 'entropy', got {pull!r}")
         super().__init__(alpha=alpha, gamma=gamma, pull=pull, stack=stack)
-        self.named: Tensor | None
-        self.register_buffer("named", None, persistent=False)
+        self.sooner: Tensor
+        self.register_buffer("sooner", torch.zeros(0, dtype=torch.float64), persistent=False)
 
     def bind(self, labels: Labels) -> Method:
-        self.named = torch.from_numpy(labels.counts().positives).clamp(min=1)
+        named = torch.from_numpy(labels.counts().positives).clamp(min=1).double()
+        self.sooner = torch.log(named / named.amin()).to(self.sooner.device)
         return self
 
     def compute(self, batch: Batch) -> Tensor:
@@ -167,7 +168,6 @@ class RollCall(Method):
 
     def _weights(self, logits: Tensor) -> Tensor | None:
         """w_l = (n_l / min n)^γ, or None where it is the same for all."""
-        if self.named is None or same(self.gamma, 0.0):
+        if not self.sooner.numel() or same(self.gamma, 0.0):
             return None
-        counts = self.named.to(logits.dtype)
-        return (self.gamma * torch.log(counts / counts.amin())).exp()
+        return (self.gamma * self.sooner.to(logits.dtype)).exp()
