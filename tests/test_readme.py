@@ -75,6 +75,16 @@ def test_results_are_those_of_the_benchmarks_page() -> None:
     assert "| fine-tuned | gr |" in wanted
 
 
+def test_roll_calls_table_is_that_of_the_committed_runs() -> None:
+    module, page = generator("roll_call"), ROOT / "docs" / "roll-call.md"
+    rows = module.tables.find(ROOT / "docs" / "results" / "bench").rows
+    text = page.read_text(encoding="utf-8")
+    assert module.fill(text, rows) == text, "run .venv/bin/python docs/generate/roll_call.py"
+    assert "| five even draws | 15 |" in text
+    drawn = module.curves(rows).axes  # whose lines are the same runs
+    assert [len(ax.get_legend().get_texts()) for ax in drawn] == [2, 1, 4]
+
+
 def test_the_demos_numbers_are_those_of_its_runs() -> None:
     module = generator("demo_table")
     runs = json.loads(module.STORE.read_text(encoding="utf-8"))

@@ -118,14 +118,14 @@ def sweeps(found: Results, dataset: str) -> list[str]:
         sheets = [
             _sweep_sheet(each, mine, mode)
             for mode in ("linear", "finetune")
-            if (mine := _of_sweep(each, found.rows, dataset, mode))
+            if (mine := of_sweep(each, found.rows, dataset, mode))
         ]
         shown = [as_text(sheet, "markdown") for sheet in sheets if len(sheet.columns) > 2]  # one value is no sweep
         made += shown or [f"**{each.name}** ({each.figure}: {each.doc}): {NOT_RUN}."]
     return made
 
 
-def _of_sweep(each: Sweep, rows: Sequence[Row], dataset: str, mode: str) -> list[Row]:
+def of_sweep(each: Sweep, rows: Sequence[Row], dataset: str, mode: str) -> list[Row]:
     """By identity: a run of a sweep may have been made for a table."""
     if mode == "linear" and each.name == "lasd.alpha":
         return []
