@@ -132,3 +132,16 @@ def test_the_latest_runs_say_how_long_the_next_takes() -> None:
     quick = [planned.row(seconds=3.0, started=f"2026-01-02T00:00:{i:02d}+0000") for i in range(12)]
     assert expected(planned, slow) == 40
     assert expected(planned, [*quick, *slow]) == 3
+
+
+def test_a_first_epoch_that_compiled_is_not_expected_again() -> None:
+    (run,) = bench.make_plan("voc2012", ["roll-call"], modes=["linearinit"], seeds=[0], search=False)
+    phases = ["linear", "linear", "finetune", "finetune", "finetune", "student", "student"]
+    speeds = [500.0, 1000.0, 10.0, 100.0, 100.0, 100.0, 50.0]  # a pause later on is no warming up
+    row = run.row(
+        seconds=200.0,
+        rows={"train": 1000},
+        history=[{"phase": phase} for phase in phases],
+        extra={"images_per_second": speeds},
+    )
+    assert expected(run, [row]) == pytest.approx(200 - (2 - 1.5) - (100 - 10))

@@ -9,6 +9,7 @@ import json
 import math
 import re
 import statistics
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -150,13 +151,26 @@ def cost(plan: Sequence[Planned], rows: Sequence[Row], hardware: str = "") -> Co
 
 
 def expected(run: Planned, rows: Sequence[Row], hardware: str = "") -> float | None:
-    """Median seconds of the latest runs like this one on this hardware: of its method, else of its mode and views."""
+    """Median seconds of the latest runs like this one on this hardware: of its method, else of its mode and views.
+
+    Without what the first run of a process takes longer, which would keep the second from being begun.
+    """
     like = [r for r in rows if r.done and r.seconds and r.mode == run.mode and hardware in ("", r.hardware)]
     same = [r for r in like if r.method == run.method]
-    values = [float(r.seconds or 0.0) for r in sorted(same or like, key=lambda r: r.started)[-LATEST:]]
+    values = [_warm(r) for r in sorted(same or like, key=lambda r: r.started)[-LATEST:]]
     if not values:
         return None
     return statistics.median(values) * (1 if same or run.mode == "linear" else views(run.method))
+
+
+def _warm(row: Row) -> float:
+    """A run's seconds had its first epochs (which compile and capture) been as fast as the others of their phase."""
+    speeds, pictures = row.extra.get("images_per_second", []), row.rows.get("train", 0)
+    phases: dict[str, list[float]] = defaultdict(list)
+    for epoch, speed in zip(row.history, speeds, strict=False):
+        phases[epoch.get("phase", "")].append(pictures / max(speed, 1e-9))
+    slow = sum(max(times[0] - statistics.median(times), 0.0) for times in phases.values())
+    return float(row.seconds or 0.0) - slow
 
 
 def views(method: str) -> int:
