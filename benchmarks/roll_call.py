@@ -24,6 +24,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "gr": {"method": "gr"},
     "roll-call, no student": {"method": "roll-call", "student": "off"},
     "roll-call, student of the whole": {"method": "roll-call", "student_looks": "whole"},
+    "roll-call, targets not smoothed": {"method": "roll-call", "student_smoothing": 0.0},
     "roll-call": {"method": "roll-call"},
     "em with a student": {"method": "em", "student": "on"},
     "gr with a student": {"method": "gr", "student": "on"},

@@ -248,6 +248,7 @@ def test_config_survives_toml(tmp_path: Path) -> None:
         TrainConfig.load(tmp_path / "config.toml")
     assert TrainConfig(mode="linear").resolved().batch_size == 16
     filled = {"mode": "linearinit", "lr": 1e-5, "epochs": 10, "batch_size": 8, "head_lr_scale": 10.0}
+    filled |= {"student_smoothing": 0.0}
     assert TrainConfig().resolved() == replace(TrainConfig(), **filled)
 
 

@@ -341,3 +341,11 @@ def test_split_weights_get_none() -> None:
     assert not wanted("roll-call", strategy="fsdp")
     with pytest.raises(ValueError, match="student: 'on' needs whole weights in each process"):
         wanted("em", strategy="fsdp", student="on")
+
+
+def test_targets_are_smoothed_where_the_rate_is_annealed() -> None:
+    assert TrainConfig(schedule="cosine").resolved().student_smoothing == 0.2
+    assert TrainConfig().resolved().student_smoothing == 0.0
+    assert TrainConfig(student_smoothing=0.1, schedule="cosine").resolved().student_smoothing == 0.1
+    with pytest.raises(ValueError, match="student_smoothing: 1"):
+        TrainConfig(student_smoothing=1.0)

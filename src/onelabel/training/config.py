@@ -55,7 +55,7 @@ class TrainConfig:
     # after fine-tuning, a student of the method's calibrated probabilities; "auto": where the method asks for one
     student: Literal["auto", "on", "off"] = "auto"
     student_looks: Literal["closer", "whole"] = "closer"  # whether its teacher looks at parts of the pictures too
-    student_smoothing: float = 0.2  # of the probabilities it learns, towards 1/2
+    student_smoothing: float | None = None  # of what it learns, towards 1/2; None: 0.2 with a cosine schedule, else 0
     # selection
     select: Literal["mAP", "observed", "loss", "last"] = "mAP"  # "observed": mAP of validation's observed labels alone
     stop: Literal["none", "em", "gr"] | int = "none"  # a number: epochs without improvement
@@ -101,16 +101,17 @@ class TrainConfig:
                 raise ValueError(f"{name}: {value}, expected a positive number")
         if self.ema >= 1:
             raise ValueError(f"ema: {self.ema}, expected a decay below 1, such as 0.998")
-        if not 0 <= self.student_smoothing < 1:
+        if self.student_smoothing is not None and not 0 <= self.student_smoothing < 1:
             raise ValueError(f"student_smoothing: {self.student_smoothing}, expected 0 to below 1, such as 0.1")
         if isinstance(self.stop, int) and self.stop < 1:
             raise ValueError(f"stop: {self.stop}, expected 'none', 'em', 'gr' or at least 1 epoch of patience")
 
     def resolved(self) -> TrainConfig:
-        """With the mode, its learning rate, epochs and batch size filled in, and the head's rate.
+        """With the mode, its learning rate, epochs and batch size filled in, the head's rate and a student's smoothing.
 
         A new head over a pretrained backbone moves ten times faster, as the papers have it; over random weights that
-        made training diverge where one rate for all layers did not (docs/training.md).
+        made training diverge where one rate for all layers did not (docs/training.md). Smoothed targets are learned
+        more slowly, which pays where the rate is brought down to nothing (docs/roll-call.md).
         """
         from onelabel.models import starting_weights
 
@@ -118,6 +119,9 @@ class TrainConfig:
         mode = self.mode
         if mode is None:  # a probe of random features would tell a head nothing
             mode = "linearinit" if method_info(self.method).cls.student and not random else "finetune"
+        smoothing = self.student_smoothing
+        if smoothing is None:
+            smoothing = 0.2 if self.schedule == "cosine" else 0.0
         lr, epochs, batch = DEFAULTS["linear" if mode == "linear" else "finetune"]
         return dataclasses.replace(
             self,
@@ -126,6 +130,7 @@ class TrainConfig:
             lr=self.lr if self.lr is not None else lr,
             epochs=self.epochs if self.epochs is not None else epochs,
             batch_size=self.batch_size if self.batch_size is not None else batch,
+            student_smoothing=smoothing,
         )
 
     @classmethod

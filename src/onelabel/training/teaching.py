@@ -80,7 +80,7 @@ class Start:
         closer = session.config.student_looks == "closer"
         weight, line = believe(Looks.take(session, feeds["validation"], closer=closer), feeds["validation"])
         logits = Looks.take(session, feeds["train"], closer=closer and weight > 0).combined(weight)
-        q = targets(line, logits, session.train.observed, smoothing=session.config.student_smoothing)
+        q = targets(line, logits, session.train.observed, smoothing=session.config.student_smoothing or 0.0)
         say(f"student: {line.k:.2f} labels a row by the held-out rows; a closer look counts {weight:g} times")
         fill_state(self.classifier, self.weights)
         made = Student()
