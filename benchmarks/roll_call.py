@@ -31,6 +31,8 @@ ROWS: dict[str, dict[str, Any]] = {
     "roll-call, one label held out too": {"method": "roll-call"},
 }
 
+KEYS = ("plain", "averaged", "seconds", "blind", "validation")
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -73,20 +75,22 @@ def main() -> None:
                     values = [result["plain"]["test_mAP"], result["ema"]["test_mAP"], time.perf_counter() - began]
                     told = f"{values[0]:.2f}  averaged {values[1]:.2f}  {values[2]:.0f} s"
                     if data.validation.true is not None:
+                        best = max(row["validation_mAP"] for row in last)
                         blind = max(last, key=lambda row: row["validation_observed_mAP"])["validation_mAP"]
-                        values.append(max(row["validation_mAP"] for row in last) - blind)
-                        told += f"  epoch chosen by one label a row: validation {-values[3]:+.2f}"
+                        values += [best - blind, best]
+                        told += f"  validation {best:.2f}, epoch chosen by one label a row {blind - best:+.2f}"
                     print(f"{draw:10s} seed {seed}  {name:36s} {told}", flush=True)
-                    for key, value in zip(("plain", "averaged", "seconds", "blind"), values, strict=False):
+                    for key, value in zip(KEYS, values, strict=False):
                         found.setdefault(f"{draw} {name}", {}).setdefault(key, []).append(round(value, 3))
-    print(f"\n{'test mAP, mean and deviation over seeds':52s} plain          averaged       seconds  blind choice")
+    print(f"\n{'test mAP, mean and deviation over seeds':52s} plain          averaged       seconds  blind  validation")
     for name, row in found.items():
         cells = [
             f"{np.mean(row[k]):.2f} ± {np.std(row[k], ddof=1) if args.seeds > 1 else 0:.2f}"
             for k in ("plain", "averaged")
         ]
         blind = f"{-np.mean(row['blind']):+.2f}" if "blind" in row else "–"
-        print(f"{name:52s} {cells[0]:14s} {cells[1]:14s} {np.mean(row['seconds']):7.0f}  {blind}")
+        best = f"{np.mean(row['validation']):.2f}" if "validation" in row else "–"
+        print(f"{name:52s} {cells[0]:14s} {cells[1]:14s} {np.mean(row['seconds']):7.0f}  {blind}  {best}")
     if args.json:
         args.json.write_text(json.dumps(found, indent=1) + "\n")
 
