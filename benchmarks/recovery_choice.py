@@ -1,6 +1,7 @@
 """Which criterion chooses a method for recovery, without clean labels: regret against the best method of a draw.
 
     python benchmarks/recovery_choice.py --cases voc digits --seeds 3       # docs/results/recovery-choice.json
+    python benchmarks/recovery_choice.py --methods roll-call                # the other methods' lines in it stay
 
 Criteria, all on held-out scores: `likelihood`, of the observed label under the calibrated naming model; `expected-f1`,
 what the calibrated probabilities of unknown entries say the best thresholds would reach; `observed-map`, of ranking the
@@ -24,6 +25,7 @@ from onelabel.metrics import label_recovery_ap, mean_average_precision
 from onelabel.probes import ProbeSpec
 from onelabel.recovery.choice import expected_f1, naming_likelihood
 from onelabel.recovery.folds import ArrayScores
+from onelabel.system import atomic_write
 
 METHODS: dict[str, dict[str, Any]] = {
     "an": {}, "an-ls": {}, "em": {}, "gr": {}, "role": {"expected_positives": 1.5}, "roll-call": {},
@@ -52,11 +54,13 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", nargs="+", choices=sorted(CASES), default=["voc", "digits"])
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--keep", type=Path)
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     given = parser.parse_args()
     torch.set_num_threads(1)
-    rows: list[dict[str, Any]] = []
+    target = given.out / "recovery-choice.json"
+    known = json.loads(target.read_text()) if target.is_file() else []
+    found = {(r["case"], r["draw"], r["method"]): r for r in known}
     for case in given.cases:
         X, Y = CASES[case]()
         draws = draws_of(Y, given.seeds)
@@ -65,14 +69,16 @@ if __name__ == "__main__":
             f"{draw}|{name}": ProbeSpec(name, hyper, labels=draw, **shared)
             for draw in draws
             for name, hyper in METHODS.items()
+            if name in given.methods
         }
-        kept = None if given.keep is None else given.keep / f"{case}-choice{given.seeds}.npz"
-        scores = held_out_scores(X, draws, specs, folds=3, keep=kept)
+        scores = held_out_scores(X, draws, specs, folds=3)
         for name in specs:
             draw, _, method = name.partition("|")
-            rows.append({"case": case, "draw": draw, "method": method, **line(scores[name], Y, draws[draw])})
-            print(json.dumps(rows[-1]), flush=True)
-    (given.out / "recovery-choice.json").write_text(json.dumps(rows, indent=1) + "\n")
+            key = {"case": case, "draw": draw, "method": method}
+            found[case, draw, method] = key | line(scores[name], Y, draws[draw])
+            print(json.dumps(found[case, draw, method]), flush=True)
+    rows = list(found.values())
+    atomic_write(target, json.dumps(rows, indent=1) + "\n")
     for truth in ("mAP_unknown", "F1_added"):
         for criterion in ("likelihood", "expected-f1", "observed-map"):
             told = []
