@@ -15,6 +15,7 @@ from training_workers import SMALL, scenes
 
 import onelabel
 from onelabel.data import FeatureDataset, Splits
+from onelabel.labels import Labels
 from onelabel.metrics import mean_average_precision
 from onelabel.models import Classifier, build_classifier
 from onelabel.training import TrainConfig, train
@@ -206,20 +207,30 @@ def test_stops_early_and_keeps_the_best_epoch(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_selects_and_stops_without_true_labels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the observed labels, true ones or not: the same epochs, the same pick."""
-    data, settings = scenes(), {**SMALL, "mode": "linear", "epochs": 6, "select": "observed", "stop": 2}
-    seeing = train(data, method="em", **settings)
+    """By the likelihood of the observed labels, true ones or not: the same epochs, the same pick."""
+    data, settings = scenes(), {**SMALL, "mode": "linear", "epochs": 6, "stop": 2}
+    seeing = train(data, method="em", **settings, select="likelihood")
     blind = train(replace(data, validation=replace(data.validation, true=None)), method="em", **settings)
-    names = ("validation_mAP", "validation_observed_mAP")
-    known, hidden = ([[row[name] for name in names] for row in run.history] for run in (seeing, blind))
-    assert [b for _, b in known] == [b for _, b in hidden] == [a for a, _ in hidden]
-    assert [a for a, _ in known] != [b for _, b in known]
-    assert (
-        seeing.result["best_epoch"] == blind.result["best_epoch"] == max(range(len(known)), key=lambda e: known[e][1])
-    )
-    values = iter([40.0, 50.0, 45.0, 44.0])
-    monkeypatch.setattr("onelabel.training.loop.mean_ap", lambda *_, blind=False, **__: next(values) if blind else 1.0)
-    assert len(train(data, method="em", **settings).history) == 4
+    known, hidden = ([row["validation_likelihood"] for row in run.history] for run in (seeing, blind))
+    assert known == hidden
+    assert seeing.result["best_epoch"] == blind.result["best_epoch"] == known.index(max(known))
+    assert seeing.result["validation_mAP"] != blind.result["validation_mAP"]  # of the observed labels alone
+    assert "validation_likelihood" not in train(data, method="em", **settings).history[0]
+    values = iter([-2.0, -1.0, -1.5, -1.2])
+    monkeypatch.setattr("onelabel.training.loop.draw_likelihood", lambda *_: next(values))
+    assert len(train(data, method="em", **settings, select="likelihood").history) == 4
+
+
+def test_a_likelihood_needs_draws() -> None:
+    """Where validation rows have all their labels or none observed, what is left is mAP."""
+    data = scenes(n_train=30, n_validation=12, n_test=6)
+    pairs = np.zeros((12, data.validation.num_classes), np.int8)
+    pairs[:, :2] = 1
+    without = replace(data, validation=replace(data.validation, true=None, observed=Labels.from_matrix(pairs)))
+    settings = {**SMALL, "mode": "linear", "epochs": 1}
+    with pytest.raises(ValueError, match="'likelihood' needs validation rows with exactly one observed positive"):
+        train(without, method="em", **settings, select="likelihood")
+    assert list(train(without, method="em", **settings).history[0]) == ["phase", "epoch", "loss", "validation_mAP"]
 
 
 def test_plan_visits_every_row_once_and_processes_share_it() -> None:

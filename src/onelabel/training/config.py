@@ -57,7 +57,8 @@ class TrainConfig:
     student_looks: Literal["closer", "whole"] = "closer"  # whether its teacher looks at parts of the pictures too
     student_smoothing: float | None = None  # of what it learns, towards 1/2; None: 0.2 with a cosine schedule, else 0
     # selection
-    select: Literal["mAP", "observed", "loss", "last"] = "mAP"  # "observed": mAP of validation's observed labels alone
+    # of validation; "likelihood" needs no true labels, and is what "mAP" means where there are none
+    select: Literal["mAP", "likelihood", "loss", "last"] = "mAP"
     stop: Literal["none", "em", "gr"] | int = "none"  # a number: epochs without improvement
     flip_test: bool = False
     eval_batch_size: int = 64

@@ -16,7 +16,7 @@ from torch.nn.functional import interpolate
 
 from onelabel.losses.calibrate import Calibration, fit_calibration, log_likelihood
 from onelabel.losses.sample import draw_sample, known_sample
-from onelabel.training.evaluate import Probabilities
+from onelabel.training.evaluate import Probabilities, to_logits
 from onelabel.training.feeds import Feed
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class Looks:
             return (whole, torch.stack([p(part) for part in parts_of(inputs)]).amax(0)) if closer else (whole,)
 
         found = session.scores_views(feed, views, title=f"teacher looks at {feed.name}")
-        return cls(*(torch.logit(p.float().clamp(1e-7, 1 - 1e-7)) for p in found))
+        return cls(*map(to_logits, found))
 
     def combined(self, weight: float) -> Tensor:
         return self.whole if self.closer is None else self.whole + weight * self.closer

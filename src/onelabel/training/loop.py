@@ -14,7 +14,7 @@ from onelabel.data import Splits, load_dataset
 from onelabel.models import Classifier
 from onelabel.training.checkpoint import Checkpoints, Position
 from onelabel.training.config import TrainConfig
-from onelabel.training.evaluate import mean_ap
+from onelabel.training.evaluate import draw_likelihood, mean_ap
 from onelabel.training.feeds import Feed
 from onelabel.training.machine import make_fabric, seed_everything
 from onelabel.training.prepare import (
@@ -27,6 +27,7 @@ from onelabel.training.prepare import (
     make_config,
     make_feeds,
     make_recorder,
+    selecting,
     staged_inputs,
     subject,
 )
@@ -39,7 +40,8 @@ from onelabel.training.student import Student
 from onelabel.training.teaching import Start, wants_student
 
 Feeds = dict[str, Feed]
-BY_VALIDATION = ("mAP", "observed")  #: of `select`: what is comparable between a teacher and its student
+#: Of `select`: what is comparable between a teacher and its student.
+BY_VALIDATION = ("mAP", "likelihood")
 
 
 def train(
@@ -76,6 +78,7 @@ def train(
         seed_everything(config.seed)
         classifier = make_classifier(config, splits, model, head)
         feeds = feeds or make_feeds(config, splits, fabric.device)
+        config = selecting(config, feeds.get("validation"))
         criterion = fresh_method(config, method, splits, classifier)
         folder.recorder = recorder = make_recorder(config, splits, folder, fabric)
         checkpoints = Checkpoints(folder)
@@ -150,18 +153,20 @@ def fit(session: Session, feeds: Feeds, position: Position, checkpoints: Checkpo
             position.history.append(row)
             if session.recorder is not None:
                 session.recorder.end_epoch(phase.name, epoch)
-            values = [r[watched(config)] for r in position.history if r["phase"] == phase.name and watched(config) in r]
+            name = watched(config, select="mAP" if config.stop == "gr" else None)  # whose 2 points are of mAP
+            values = [r[name] for r in position.history if r["phase"] == phase.name and name in r]
             position.epoch, position.update, position.stopped = epoch + 1, 0, should_stop(config.stop, values)
             checkpoints.save(session, position)
             saved = time.monotonic()
-            bar.metric = f"  mAP {values[-1]:.2f}" if values else ""
+            bar.metric = f"  {'likelihood' if 'likelihood' in name else 'mAP'} {values[-1]:.2f}" if values else ""
             folder.log(row, speed=position.speeds[-1])
             folder.stop_if_interrupted()
 
 
 def validate(session: Session, feed: Feed | None, bests: dict[str, Best], epoch: int, loss: float) -> dict[str, float]:
     """Score validation with the weights and with their averages; remember whichever epoch is the best of each."""
-    config, row = session.config, {}
+    config = session.config
+    row: dict[str, float] = {}
     for track in tracks(config):
         with session.holding(track):
             values = {"loss": -loss, "last": float(epoch)}
@@ -169,9 +174,10 @@ def validate(session: Session, feed: Feed | None, bests: dict[str, Best], epoch:
                 scores = session.scores(feed)
                 if session.recorder is not None:
                     session.recorder.add_validation(scores, feed)
-                for select in ("mAP", "observed") if feed.true is not None or config.select == "observed" else ("mAP",):
-                    values[select] = mean_ap(scores, feed, empty=config.empty_classes, blind=select == "observed")
-                    row[watched(config, track, select)] = values[select]
+                values["mAP"] = mean_ap(scores, feed, empty=config.empty_classes)
+                if config.select == "likelihood":
+                    values["likelihood"] = draw_likelihood(scores, feed)
+                row |= {watched(config, track, name): values[name] for name in BY_VALIDATION if name in values}
             value = values.get(config.select, float(epoch))
             if value > bests[track].value:
                 bests[track] = Best(value, epoch, session.weights(), session.method_state(), session.phase.name)
@@ -211,5 +217,5 @@ def tracks(config: TrainConfig) -> tuple[str, ...]:
 
 def watched(config: TrainConfig, track: str | None = None, select: str | None = None) -> str:
     """The validation metric's name in metrics.jsonl; where none is named, that which the run goes by."""
-    metric = "observed_mAP" if (select or config.select) == "observed" else "mAP"
+    metric = "likelihood" if (select or config.select) == "likelihood" else "mAP"
     return f"validation_{metric}_ema" if (track or tracks(config)[-1]) == "ema" else f"validation_{metric}"

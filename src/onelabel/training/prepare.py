@@ -21,7 +21,7 @@ from onelabel.models.classifier import make_head
 from onelabel.system import say
 from onelabel.training.checkpoint import Position
 from onelabel.training.config import TrainConfig
-from onelabel.training.evaluate import features_of
+from onelabel.training.evaluate import draws, features_of
 from onelabel.training.feeds import Feed
 from onelabel.training.machine import TrainingError, seed_everything
 from onelabel.training.plan import Plan
@@ -88,8 +88,20 @@ def make_feeds(config: TrainConfig, splits: Splits[Any], device: torch.device) -
         if config.select == "mAP":
             say(f"{splits.name} has no validation part: the last epoch is taken")
     elif feeds["validation"].true is None:
-        say("validation has no true labels: mAP is that of the observed positives")
+        likely = ", and the best epoch the one that makes them likeliest" if draws(feeds["validation"]) else ""
+        say(f"validation has no true labels: mAP is that of the observed positives{likely}")
     return feeds
+
+
+def selecting(config: TrainConfig, feed: Feed | None) -> TrainConfig:
+    """With what the best epoch goes by, for the validation rows there are."""
+    if feed is None:
+        return config
+    if config.select == "likelihood" and not draws(feed):
+        raise ValueError("select: 'likelihood' needs validation rows with exactly one observed positive; take 'mAP'")
+    if config.select == "mAP" and feed.true is None and draws(feed):
+        return dataclasses.replace(config, select="likelihood")
+    return config
 
 
 def fresh_method(
