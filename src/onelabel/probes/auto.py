@@ -200,7 +200,7 @@ def _reason(
     if len(board) > 1:
         text += f"; next is {board[1].spec} ({board[1].value:.3f})"
     if kind == "held" and criterion == DEFAULT_BLIND:
-        text += f"; without fully labelled rows {criterion} regrets as little as any (docs/probes.md)"
+        text += "; without fully labelled rows no criterion is better everywhere (docs/probes.md)"
     elif not CRITERIA[criterion].clean:
         text += f"; {criterion} uses observed positives only"
     text += f"; {k_said}"
