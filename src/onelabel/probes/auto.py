@@ -73,8 +73,8 @@ def choose(
     """Fit a grid of probes and choose one.
 
     The criterion is the best that the data allows: mAP on clean validation rows; mAP on an audit of at least
-    `AUDIT_ROWS` fully labelled rows; else, with a share `held` of the rows kept out of training, what
-    docs/probes.md's table of regrets supports on single positives. A cell counts by its mean over seeds; the weights
+    `AUDIT_ROWS` fully labelled rows; else, with a share `held` of the rows kept out of training, `DEFAULT_BLIND`
+    on their single positives (docs/probes.md has what each criterion regrets). A cell counts by its mean over seeds; the weights
     are those of its best seed.
 
     Args:

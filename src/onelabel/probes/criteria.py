@@ -18,7 +18,7 @@ from onelabel.labels import Labels
 from onelabel.metrics import mean_average_precision
 from onelabel.probes.features import Features, as_features, on_device
 
-#: What `auto` uses where no held-out row is fully labelled: what docs/results/selection.csv supports.
+#: What `auto` uses where no held-out row is fully labelled: none is better everywhere (docs/results/selection.csv).
 DEFAULT_BLIND = "observed-map"
 
 
