@@ -74,8 +74,8 @@ def choose(
 
     The criterion is the best that the data allows: mAP on clean validation rows; mAP on an audit of at least
     `AUDIT_ROWS` fully labelled rows; else, with a share `held` of the rows kept out of training, `DEFAULT_BLIND`
-    on their single positives (docs/probes.md has what each criterion regrets). A cell counts by its mean over seeds; the weights
-    are those of its best seed.
+    on their single positives (docs/probes.md has what each criterion regrets). A cell counts by its mean over seeds;
+    the weights are those of its best seed.
 
     Args:
         features, labels: the training set.
