@@ -136,6 +136,7 @@ def regrets(case: Case, args: argparse.Namespace) -> list[dict[str, Any]]:
         "test": (case.Xt, case.test),
         "clean validation": (case.Xv, case.true),
         "observed-map": (case.Xv, case.held, "observed-map"),
+        "likelihood": (case.Xv, case.held, "likelihood"),
         "positive-rank": (case.Xv, case.held, "positive-rank"),
         "pu-f1": (case.Xv, case.held, "pu-f1"),
         "pu-f1-log": (case.Xv, case.held, "pu-f1-log"),

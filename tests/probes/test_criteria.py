@@ -10,7 +10,7 @@ from sklearn.metrics import average_precision_score
 
 from onelabel.labels import Labels
 from onelabel.probes import CRITERIA, agreement, audit, estimate_priors, lee_liu
-from onelabel.probes.criteria import criterion_named, positive_rank
+from onelabel.probes.criteria import criterion_named, draw_likelihood, positive_rank
 
 
 @pytest.fixture
@@ -122,3 +122,49 @@ def test_names_of_criteria():
     assert not criterion_named("auto", clean=False).clean
     with pytest.raises(ValueError, match="fully labelled"):
         criterion_named("clean", clean=False)
+
+
+def draws_of(rows: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Scores of three models, the first the best, and one of the labels present of every row."""
+    rng = torch.Generator().manual_seed(seed)
+    true = torch.rand(rows, 6, generator=rng) < torch.tensor([0.5, 0.4, 0.3, 0.2, 0.2, 0.1])
+    true = true[true.any(1)]
+    named = torch.multinomial(true.float(), 1, generator=rng)
+    observed = torch.zeros(true.shape, dtype=torch.int8).scatter_(1, named, 1)
+    noise = torch.randn(true.shape, generator=rng)
+    return torch.stack([scale * true.float() + noise for scale in (4.0, 2.0, 0.5)]), observed
+
+
+def test_likelihood_is_that_of_a_calibration_of_each_model() -> None:
+    from onelabel.losses.calibrate import fit_calibration, log_likelihood
+    from onelabel.losses.sample import draw_sample
+
+    scores, observed = draws_of(700)
+    labels = Labels.from_matrix(observed.numpy())
+    together = draw_likelihood(scores, observed, steps=60)
+    for model, value in zip(scores, together.tolist(), strict=True):
+        sample = draw_sample(model, labels)
+        assert value == pytest.approx(log_likelihood(fit_calibration(sample, knots=()), sample), abs=1e-3)
+    torch.testing.assert_close(
+        draw_likelihood(7 - 3 * (1 - scores), observed, steps=60), together
+    )  # any scale and level
+    assert together[0] > together[1] > together[2]
+    torch.testing.assert_close(draw_likelihood(scores[1], observed), draw_likelihood(scores, observed)[1])
+
+
+def test_likelihood_looks_at_some_rows_with_one_label(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onelabel.probes.criteria.LIKELIHOOD_ENTRIES", 6 * 250)
+    scores, observed = draws_of(2000)
+    more = torch.cat([observed, torch.ones(40, 6, dtype=torch.int8)])  # rows that say nothing of a draw
+    wide = torch.cat([scores, 9 * torch.ones(3, 40, 6)], 1)
+    torch.testing.assert_close(draw_likelihood(wide, more), draw_likelihood(scores, observed))
+    everything = draw_likelihood(scores[:, :250], observed[:250])
+    assert not torch.equal(draw_likelihood(scores, observed), everything)  # spread over all rows, not the first
+    with pytest.raises(ValueError, match="needs held-out rows with exactly one observed positive"):
+        draw_likelihood(scores, torch.ones_like(observed))
+
+
+def test_likelihood_of_hopeless_scores_is_a_number() -> None:
+    _, observed = draws_of(300)
+    for scores in (torch.zeros(observed.shape), -1e6 * observed.float(), 1e30 * torch.randn(observed.shape)):
+        assert draw_likelihood(scores, observed).isfinite()

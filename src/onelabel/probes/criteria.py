@@ -15,11 +15,14 @@ import torch
 from torch import Tensor
 
 from onelabel.labels import Labels
+from onelabel.losses.draw import draw_log_likelihood, log_any, log_none, posterior
 from onelabel.metrics import mean_average_precision
 from onelabel.probes.features import Features, as_features, on_device
 
 #: What `auto` uses where no held-out row is fully labelled: none is better everywhere (docs/results/selection.csv).
 DEFAULT_BLIND = "observed-map"
+#: Scores of a model that `draw_likelihood` looks at: 500 rows of 20 classes.
+LIKELIHOOD_ENTRIES = 10_000
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,44 @@ def pu_f1_log(scores: Tensor, observed: Tensor) -> Tensor:
     return lee_liu(scores, observed).log().nanmean(-1)
 
 
+@torch.no_grad()
+def draw_likelihood(scores: Tensor, observed: Tensor, *, steps: int = 12) -> Tensor:
+    """Mean log P(o | x, some label is present) of rows with one observed positive o, as a draw from the labels present.
+
+    Scores become probabilities σ(a·s + b_l), a and b_l of every model its own, by `steps` of EM with Newton's M step
+    towards the maximum of this very likelihood (`losses.calibrate` does the same, to the end, for one model). It asks
+    for all labels: a model that says the name and nothing else has none left for the rows where another was named.
+    """
+    rows = _draws(observed)
+    s, o = scores[..., rows, :].double(), observed[rows]
+    s = (s - s.mean((-2, -1), keepdim=True)) / s.std((-2, -1), keepdim=True).clamp(min=1e-12)
+    share = (o > 0).double().mean(0).clamp(0.5 / max(len(rows), 1), 0.999)
+    a, b = torch.full_like(s[..., :1, :1], 2.0), (torch.logit(share) - 1).expand(*s.shape[:-2], 1, -1)
+    for _ in range(steps):
+        p = torch.sigmoid(a * s + b)
+        some = -torch.expm1(log_none(a * s + b))[..., None]
+        gap = posterior(a * s + b, o) - p / some  # the slope of the likelihood by each logit
+        weight = p * (1 - p) / some + 1e-9
+        down, cross = weight.sum(-2, keepdim=True) + 0.1, (weight * s).sum(-2, keepdim=True)
+        slope, level = (gap * s).sum((-2, -1), keepdim=True), gap.sum(-2, keepdim=True)
+        bend = (weight * s * s).sum((-2, -1), keepdim=True) - (cross**2 / down).sum(-1, keepdim=True)
+        move = ((slope - (cross * level / down).sum(-1, keepdim=True)) / bend.clamp(min=1e-9)).clamp(-1, 1)
+        a, b = (a + move).clamp(min=0), b + ((level - cross * move) / down).clamp(-2, 2)
+    z = a * s + b
+    return (draw_log_likelihood(z, o.expand(z.shape)) - log_any(z)).mean(-1)
+
+
+def _draws(observed: Tensor) -> Tensor:
+    """The rows with exactly one observed positive, no more than LIKELIHOOD_ENTRIES scores of them, always the same."""
+    found = torch.nonzero((observed > 0).sum(-1) == 1)[:, 0]
+    if not len(found):
+        raise ValueError(
+            "criterion 'likelihood' needs held-out rows with exactly one observed positive; take 'observed-map'"
+        )
+    most = max(200, LIKELIHOOD_ENTRIES // observed.shape[-1])
+    return found[torch.linspace(0, len(found) - 1, min(most, len(found)), device=found.device).round().long()]
+
+
 def agreement(scores: Tensor) -> Tensor:
     """How alike repetitions rank the rows: mean over pairs of seeds and classes of Spearman's correlation.
 
@@ -142,6 +183,9 @@ CRITERIA: Mapping[str, Criterion] = {
         Criterion("clean", "mAP on fully labelled held-out rows", True, clean_map),
         Criterion("observed-map", "mAP on held-out single positives, unknown as absent", False, observed_map),
         Criterion("positive-rank", "mean reciprocal rank of the held-out positive in its row", False, positive_rank),
+        Criterion(
+            "likelihood", "of the held-out single positives as draws from the labels present", False, draw_likelihood
+        ),
         Criterion("pu-f1", "Lee–Liu r²/P(ŷ=1), macro mean", False, pu_f1),
         Criterion("pu-f1-log", "Lee–Liu r²/P(ŷ=1), mean logarithm over classes", False, pu_f1_log),
     )
