@@ -45,7 +45,7 @@ def test_clean_validation_is_used_where_there_is_one(data):
 def test_without_clean_rows_some_are_held_out(data):
     observed = drop_labels(data["Y"], seed=0)
     choice = choose(data["X"], observed, **SETTINGS)
-    assert choice.criterion == "observed-map"
+    assert choice.criterion == "likelihood"
     assert "80 rows held out" in choice.reason
     assert choice.spec.method in ("an", "em")
     assert 1 <= choice.k <= L
@@ -55,7 +55,7 @@ def test_without_clean_rows_some_are_held_out(data):
 def test_a_small_audit_gives_k_and_a_large_one_chooses(data):
     observed = drop_labels(data["Y"], seed=0)
     few = choose(data["X"], observed, audit_rows=(data["Xt"][:5], data["Yt"][:5]), **SETTINGS)
-    assert few.criterion == "observed-map"
+    assert few.criterion == "likelihood"
     assert few.k == pytest.approx(data["Yt"][:5].sum(1).mean())
     assert few.interval is not None and few.interval.rows == 5  # noqa: PT018
     many = choose(data["X"], observed, audit_rows=(data["Xt"], data["Yt"]), **SETTINGS)
@@ -103,7 +103,7 @@ def test_compare_command(data, tmp_path):
     assert (tmp_path / "b.png").stat().st_size > 1000
     blind = CliRunner().invoke(app, [*args[:-4], "--blind"])
     assert blind.exit_code == 0, blind.output
-    assert "highest observed-map" in blind.output
+    assert "highest likelihood" in blind.output
 
 
 def test_specs_are_values():

@@ -40,7 +40,7 @@ def compare(
     batch_size: Annotated[int | None, typer.Option(help="Rows a step.")] = None,
     seeds: Annotated[int, typer.Option(help="Repetitions of every setting.")] = 2,
     epochs: Annotated[int, typer.Option(help="Passes over the training rows.")] = 25,
-    criterion: Annotated[str, typer.Option(help="What to rank by: auto, clean, observed-map, …")] = "auto",
+    criterion: Annotated[str, typer.Option(help="What to rank by: auto, clean, likelihood, …")] = "auto",
     blind: Annotated[bool, typer.Option("--blind", help="Hide clean validation labels.")] = False,
     k: Annotated[float | None, typer.Option(help="Mean positives a row; else estimated.")] = None,
     top: Annotated[int, typer.Option(help="Lines of the table shown.")] = 20,

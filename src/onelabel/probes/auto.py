@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from onelabel.contract import method_info
 from onelabel.labels import Labels, estimate_k
-from onelabel.probes.criteria import CRITERIA, DEFAULT_BLIND, Interval, audit, criterion_named
+from onelabel.probes.criteria import CRITERIA, DEFAULT_BLIND, Interval, audit, criterion_for
 from onelabel.probes.engine import fit_probes
 from onelabel.probes.features import Features, as_features
 from onelabel.probes.prior import estimate_priors
@@ -97,7 +97,7 @@ def choose(
         rows, kept = _hold_out(labels, held)
         source, kind = (_take(X, kept), labels.take(kept)), "held"
     train, observed = (X, labels) if len(rows) == len(X) else (_take(X, rows), labels.take(rows))
-    chosen = criterion_named(criterion, clean=clean)
+    chosen = criterion_for(criterion, source[1])
     k, k_said = (float(k), f"k = {k:g} as given") if k is not None else _k(train, observed, source, clean, audit_rows)
     if specs is None:
         size = batch_size or (16 if len(train) < 20_000 else 64)

@@ -20,7 +20,7 @@ from onelabel.metrics import mean_average_precision
 from onelabel.probes.features import Features, as_features, on_device
 
 #: What `auto` uses where no held-out row is fully labelled: none is better everywhere (docs/results/selection.csv).
-DEFAULT_BLIND = "observed-map"
+DEFAULT_BLIND = "likelihood"
 #: Scores of a model that `draw_likelihood` looks at: 500 rows of 20 classes.
 LIKELIHOOD_ENTRIES = 10_000
 
@@ -197,8 +197,16 @@ def list_criteria() -> list[str]:
     return list(CRITERIA)
 
 
+def criterion_for(name: str, labels: Any) -> Criterion:
+    """The criterion of a name for these held-out labels, `Labels` or a 0/1 matrix; "auto" is the best they allow."""
+    clean = not isinstance(labels, Labels) or labels.is_fully_observed
+    if name == "auto" and not clean and not (labels.positives_per_row() == 1).any():
+        name = "observed-map"  # no draws to have a likelihood
+    return criterion_named(name, clean=clean)
+
+
 def criterion_named(name: str, *, clean: bool) -> Criterion:
-    """The criterion of a name; "auto" is the best one that the labels allow."""
+    """The criterion of a name; "auto" is the best one for clean rows or for single positives."""
     if name == "auto":
         return CRITERIA["clean" if clean else DEFAULT_BLIND]
     if name not in CRITERIA:
@@ -225,14 +233,13 @@ class Held:
 def held_out(X: Any, labels: Any, criterion: str, sets: Mapping[str, Labels], device: torch.device) -> Held:
     """Held-out features and labels, checked against the training labels."""
     features = as_features(X, "validation features")
-    clean = not isinstance(labels, Labels) or labels.is_fully_observed
     dense = labels.rows(slice(None)) if isinstance(labels, Labels) else torch.as_tensor(np.asarray(labels))
     classes = next(iter(sets.values())).num_classes
     if tuple(dense.shape) != (len(features), classes):
         raise ValueError(f"validation labels have shape {tuple(dense.shape)}; expected {(len(features), classes)}")
     if not isinstance(labels, Labels) and bool(((dense != 0) & (dense != 1)).any()):
         raise ValueError("validation labels must be 0/1 where they are a matrix; give observed ones as Labels")
-    chosen = criterion_named(criterion, clean=clean)
+    chosen = criterion_for(criterion, labels)
     return Held(on_device(features, device, 1 << 62), dense.to(device, torch.int8), chosen)
 
 
