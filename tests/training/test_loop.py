@@ -233,6 +233,19 @@ def test_a_likelihood_needs_draws() -> None:
     assert list(train(without, method="em", **settings).history[0]) == ["phase", "epoch", "loss", "validation_mAP"]
 
 
+def test_says_where_the_linear_probe_was_better(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ONELABEL_QUIET")
+    data = scenes(n_train=40, n_validation=20, n_test=10)
+    for lr, wanted in ((10.0, True), (1e-9, False)):  # a rate that ruins what the probe found, and one that keeps it
+        settings = {**SMALL, "epochs": 1, "linear_epochs": 6, "linear_batch_size": 8, "lr": lr, "student": "off"}
+        run = train(data, **{**settings, "mode": "linearinit", "head_lr_scale": 1.0}, method="em")
+        best = max(row["validation_mAP"] for row in run.history if row["phase"] == "linear")
+        assert (run.result["validation_mAP"] < best) is wanted
+        assert ("fine-tuning ended below its linear probe" in "".join(capsys.readouterr())) is wanted
+
+
 def test_plan_visits_every_row_once_and_processes_share_it() -> None:
     plan = Plan.make(37, batch_size=8, accumulate=2, drop_last=False, seed=1, phase="linear", epoch=0)
     assert sorted(plan.order.tolist()) == list(range(37))

@@ -109,7 +109,11 @@ def train(
         run = work(splits, out=folder, resume=resume, **settings)
     origin.save(folder)
     parts = [part for part in ("validation", "test") if f"{part}_mAP" in run.result]
-    told = [f"best epoch {run.result['best_epoch'] + 1}", *(f"{p} mAP {run.result[f'{p}_mAP']:.2f}" for p in parts)]
+    phase = f" ({run.result['best_phase']})" if "best_phase" in run.result else ""
+    told = [
+        f"best epoch {run.result['best_epoch'] + 1}{phase}",
+        *(f"{p} mAP {run.result[f'{p}_mAP']:.2f}" for p in parts),
+    ]
     if os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) != "0":
         return
     if as_json:

@@ -33,7 +33,8 @@ class OneLabelClassifier(ClassifierMixin, BaseEstimator):
     ----------
     method : a name of `onelabel.list_methods()`, or "auto" to try many and choose (`onelabel.probes.choose`).
     hyper : the method's settings, a dict.
-    lr, batch_size, epochs, weight_decay : of Adam.
+    lr, batch_size, epochs, weight_decay : of Adam. lr None is 1/updates, from 1e-4 to 2e-3: many rows are learned by
+        heart at a rate that few rows need.
     expected_positives : k for the methods that ask; None is their default.
     standardise : train on features scaled to unit deviation (folded into the weights afterwards).
     random_state : seed of the first weights and of the order.
@@ -51,10 +52,10 @@ class OneLabelClassifier(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        method: str = "em",
+        method: str = "roll-call",
         *,
         hyper: Mapping[str, Any] | None = None,
-        lr: float = 1e-3,
+        lr: float | None = None,
         batch_size: int = 16,
         epochs: int = 25,
         weight_decay: float = 0.0,
@@ -119,7 +120,9 @@ class OneLabelClassifier(ClassifierMixin, BaseEstimator):
         if self.expected_positives is not None and "expected_positives" in method_info(self.method).defaults:
             hyper["expected_positives"] = self.expected_positives
         size = min(self.batch_size, len(X))
-        self.spec_ = ProbeSpec(self.method, hyper, self.lr, size, seed, self.epochs, self.weight_decay)
+        updates = self.epochs * -(-len(X) // size)
+        lr = self.lr if self.lr is not None else min(max(1 / updates, 1e-4), 2e-3)
+        self.spec_ = ProbeSpec(self.method, hyper, lr, size, seed, self.epochs, self.weight_decay)
         self.reason_ = "as asked"
         results = fit_probes(X, labels, [self.spec_], device=self.device)
         return results.weight[0], results.bias[0]

@@ -12,6 +12,7 @@ import torch
 from onelabel.contract import Method
 from onelabel.data import Splits, load_dataset
 from onelabel.models import Classifier
+from onelabel.system import say
 from onelabel.training.checkpoint import Checkpoints, Position
 from onelabel.training.config import TrainConfig
 from onelabel.training.evaluate import draw_likelihood, mean_ap
@@ -205,9 +206,21 @@ def finish(session: Session, classifier: Classifier, feeds: Feeds, position: Pos
     if config.save_scores:
         folder.save_scores("train", session.scores(feeds["train"]))
     result |= found
+    warn_of_the_probe(position, config)
     weights = full_state(classifier)
     last = {**weights, **last}  # in the linear phase a head alone was trained
     return folder.finish(classifier, weights, position.bests[track].method, last, result, position.history)
+
+
+def warn_of_the_probe(position: Position, config: TrainConfig) -> None:
+    """Say so where the linear phase was better on validation than what was fine-tuned from it."""
+    linear = [r[watched(config)] for r in position.history if r["phase"] == "linear" and watched(config) in r]
+    best = position.bests[tracks(config)[-1]]
+    if config.mode == "linearinit" and config.select in BY_VALIDATION and linear and max(linear) > best.value:
+        say(
+            f"fine-tuning ended below its linear probe on validation ({best.value:.2f}, {max(linear):.2f}): "
+            "give it more epochs or larger pictures, or keep the probe with mode 'linear'"
+        )
 
 
 def tracks(config: TrainConfig) -> tuple[str, ...]:
