@@ -66,7 +66,7 @@ MethodOption = Annotated[
     str | None,
     typer.Option(
         "--method",
-        help="A name of `onelabel methods`, or auto. [default: roll-call, or the run's]",
+        help="A name of `onelabel methods`, or auto. [default: roll-call to train, em to recover, or the run's]",
         autocompletion=offer_method,
     ),
 ]
