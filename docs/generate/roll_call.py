@@ -16,7 +16,7 @@ import matplotlib
 
 from onelabel.bench import tables
 from onelabel.bench.sections import of_sweep
-from onelabel.bench.stats import holm, p_text, paired_p
+from onelabel.bench.stats import Cell, holm, p_text, paired_p
 from onelabel.bench.sweeps import find_sweep, position
 from onelabel.report import style
 from onelabel.report.figures.sweeps import line_points
@@ -42,13 +42,10 @@ PANELS = (
 )
 
 
-def test_maps(rows: Sequence[Any], method: str, draws: Sequence[str]) -> dict[tuple[str, int], float]:
-    """Test mAP by draw and seed, in each draw at the learning rate and batch of the best mean validation mAP."""
-    values: dict[tuple[str, int], float] = {}
-    for draw in draws:
-        if (cell := tables.pick(rows, "voc2012", method, "linear", draw=draw)) is not None:
-            values |= {(draw, r.seed): r.test_map for r in cell.rows}
-    return values
+def runs_of(rows: Sequence[Any], method: str, draws: Sequence[str]) -> Cell:
+    """All draws and seeds of a method, in each draw at the learning rate and batch of the best mean validation mAP."""
+    picked = (tables.pick(rows, "voc2012", method, "linear", draw=draw) for draw in draws)
+    return Cell(tuple(row for cell in picked if cell is not None for row in cell.rows))
 
 
 def table(rows: Sequence[Any]) -> str:
@@ -56,19 +53,17 @@ def table(rows: Sequence[Any]) -> str:
     lines = ["| test mAP, linear | runs | " + " | ".join(WORDS[m] for m in ("roll-call", *OTHERS)) + " |"]
     lines.append("| --- " * (3 + len(OTHERS)) + "|")
     for name, draws in DRAWS.items():
-        ours = test_maps(rows, "roll-call", draws)
-        theirs = {m: test_maps(rows, m, draws) for m in OTHERS}
-        adjusted = holm([paired_p(ours, each) for each in theirs.values()])
-        cells = [_mean(ours)]
-        for each, p in zip(theirs.values(), adjusted, strict=True):
-            gap = statistics.fmean(ours[k] - each[k] for k in ours)
-            cells.append(f"{_mean(each)} ({gap:+.2f}, p {'' if p is not None and p < 0.001 else '= '}{p_text(p)})")
-        lines.append(f"| {name} | {len(ours)} | " + " | ".join(cells) + " |")
+        ours = runs_of(rows, "roll-call", draws)
+        mine, cells = ours.values("test_map"), [ours.text("test_map")]
+        theirs = [runs_of(rows, m, draws) for m in OTHERS]
+        adjusted = holm([paired_p(mine, each.values("test_map")) for each in theirs])
+        for each, p in zip(theirs, adjusted, strict=True):
+            values = each.values("test_map")
+            gap = statistics.fmean(mine[k] - values[k] for k in mine)
+            text = f"p {'' if p is not None and p < 0.001 else '= '}{p_text(p)}"
+            cells.append(f"{each.text('test_map')} ({gap:+.2f}, {text})")
+        lines.append(f"| {name} | {len(mine)} | " + " | ".join(cells) + " |")
     return "\n".join(lines).replace("-0.", "−0.").replace("(-", "(−")
-
-
-def _mean(values: dict[tuple[str, int], float]) -> str:
-    return f"{statistics.fmean(values.values()):.2f} ± {statistics.stdev(values.values()):.2f}"
 
 
 def fill(page: str, rows: Sequence[Any]) -> str:

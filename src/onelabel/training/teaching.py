@@ -8,6 +8,7 @@ from onelabel.contract import Method
 from onelabel.models import Classifier
 from onelabel.system import say
 from onelabel.training.config import TrainConfig
+from onelabel.training.evaluate import draws
 from onelabel.training.feeds import Feed
 from onelabel.training.files import explaining, read_tensors, write_tensors
 from onelabel.training.looking import Looks, believe
@@ -43,7 +44,7 @@ def student_lacks(config: TrainConfig, feed: Feed | None) -> str:
         return "whole weights in each process: strategy 'auto' or 'ddp'"
     if feed is None:
         return "a validation part, whose rows tell how sure the teacher may be"
-    if feed.true is None and not bool(((feed.all_observed() > 0).sum(1) == 1).any()):
+    if feed.true is None and not draws(feed):
         return "validation rows with true labels, or with exactly one observed positive"
     return ""
 
