@@ -19,11 +19,11 @@ import numpy as np
 import torch
 from _recovery_cases import CASES, draws_of, held_out_scores
 
-from onelabel.losses.calibrate import fit_calibration
+from onelabel.losses.calibrate import fit_calibration, log_likelihood
 from onelabel.losses.sample import draw_sample
 from onelabel.metrics import label_recovery_ap, mean_average_precision
 from onelabel.probes import ProbeSpec
-from onelabel.recovery.choice import expected_f1, naming_likelihood
+from onelabel.recovery.choice import expected_f1
 from onelabel.recovery.folds import ArrayScores
 from onelabel.system import atomic_write
 
@@ -41,7 +41,7 @@ def line(scores: np.ndarray, Y: np.ndarray, labels: Any) -> dict[str, float]:
     expected, limits = expected_f1(fitted, sample)
     called = (q >= limits) & unknown
     return {
-        "likelihood": naming_likelihood(fitted, sample),
+        "likelihood": log_likelihood(fitted, sample),
         "expected-f1": expected,
         "observed-map": float(mean_average_precision(scores, Z > 0)),
         "mAP_unknown": 100 * float(label_recovery_ap(q, Y, Z, entries="unknown")),

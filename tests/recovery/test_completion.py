@@ -219,9 +219,9 @@ def test_refusals(tmp_path: Path) -> None:
 
 
 def test_auto_takes_what_separates_the_unknown() -> None:
-    from onelabel.losses.calibrate import fit_calibration
+    from onelabel.losses.calibrate import fit_calibration, log_likelihood
     from onelabel.losses.sample import draw_sample
-    from onelabel.recovery.choice import best_for_recovery, expected_f1, naming_likelihood
+    from onelabel.recovery.choice import best_for_recovery, expected_f1
     from onelabel.recovery.folds import CrossFit
 
     X, _, y = dataset(600, 5)
@@ -252,7 +252,7 @@ def test_auto_takes_what_separates_the_unknown() -> None:
                 top += weight * Y[o] / sum(Y)
         by_hand += float(np.log(top / bottom))
     part = type(sample)(sample.scores[:40], sample.observed[:40])
-    assert naming_likelihood(fitted, part) == pytest.approx(by_hand / 40, abs=1e-6)
+    assert log_likelihood(fitted, part) == pytest.approx(by_hand / 40, abs=1e-6)
     few = np.arange(150)
     found = crossfit(X[few], labels.take(few), spec="auto", folds=2, progress=False)
     assert found.spec.method in found.reason

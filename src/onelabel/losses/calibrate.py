@@ -11,8 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from onelabel.losses.draw import draw_log_likelihood, log_any, posterior
+from onelabel.losses.draw import log_any, posterior
 from onelabel.losses.level import level_step
+from onelabel.losses.level import log_likelihood as row_log_likelihood
 from onelabel.losses.sample import EXACT, LIMIT, Sample, basis
 
 #: Where f may bend: quantiles of the scores of observed labels.
@@ -129,8 +130,7 @@ def log_likelihood(line: Calibration, sample: Sample, *, doubt: str = "either") 
     total = 0.0
     for part in sample.blocks():
         logits = line.logits(sample.scores[part])
-        found = draw_log_likelihood(logits, sample.observed[part], exact=EXACT)
-        total += float((found - log_any(logits) if doubt == "either" else found).sum())
+        total += float(row_log_likelihood(logits, sample.observed[part], doubt=doubt).sum())
     return total / max(len(sample.scores), 1)
 
 

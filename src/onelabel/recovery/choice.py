@@ -10,20 +10,10 @@ import torch
 from numpy.typing import NDArray
 
 from onelabel.labels import Labels
-from onelabel.losses.calibrate import Calibration, fit_calibration
-from onelabel.losses.level import log_likelihood
+from onelabel.losses.calibrate import Calibration, fit_calibration, log_likelihood
 from onelabel.losses.sample import Sample, draw_sample
 from onelabel.recovery.folds import CrossFit
 from onelabel.recovery.thresholds import Histogram, choose_thresholds
-
-
-def naming_likelihood(calibration: Calibration, sample: Sample) -> float:
-    """Mean log P(o | x) of held-out rows under the calibrated naming model."""
-    total = 0.0
-    for part in sample.blocks():
-        z = sample.observed[part]
-        total += float(log_likelihood(calibration.logits(sample.scores[part]), z, doubt="either").sum())
-    return total / max(len(sample.scores), 1)
 
 
 def expected_f1(calibration: Calibration, sample: Sample) -> tuple[float, NDArray[np.float64]]:
@@ -45,14 +35,14 @@ def expected_f1(calibration: Calibration, sample: Sample) -> tuple[float, NDArra
 def best_for_recovery(
     fits: Sequence[CrossFit], labels: Labels, *, k: float | None = None, entries: int = 500_000, seed: int = 0
 ) -> CrossFit:
-    """The fit with the highest `naming_likelihood`, with the reason; on as many rows as `entries` scores allow.
+    """The fit with the highest `log_likelihood`, with the reason; on as many rows as `entries` scores allow.
 
     `expected_f1` loses more where features are weak: docs/recovery.md has both.
     """
     values = []
     for fit in fits:
         sample = draw_sample(fit, labels, entries=entries, seed=seed)
-        values.append(naming_likelihood(fit_calibration(sample, k=k), sample))
+        values.append(log_likelihood(fit_calibration(sample, k=k), sample))
     best = int(np.argmax(values))
     told = ", ".join(
         f"{fit.spec.method} {v:.3f}" for i, (fit, v) in enumerate(zip(fits, values, strict=True)) if i != best
