@@ -260,7 +260,8 @@ def test_old_results_are_imported_under_the_identity_of_new_ones() -> None:
 
 def test_students_are_shown_beside_their_teachers_by_setting_and_draw() -> None:
     def row(teacher: float, student: float | None, value: float, **which: Any) -> Row:
-        settings = {"student": "off"} if student is None else which.pop("settings", {})
+        settings = {"student_smoothing": 0.2, **which.pop("settings", {})}  # whatever the recipe has
+        settings |= {"student": "off"} if student is None else {}
         (planned,) = bench.make_plan(
             "voc2012", ["roll-call"], modes=["linearinit"], search=False, settings=settings, **which
         )
