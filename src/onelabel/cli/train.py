@@ -48,7 +48,13 @@ def train(
     weights: WeightsOption = None,
     recipe: Annotated[Path | None, typer.Option(help="Settings as TOML; options here override it.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on where an earlier process stopped.")] = False,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the data. [default: 10, linear 25]")] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option(
+            help="Passes over the data; of linearinit's first, linear phase --set linear_epochs=N. "
+            "[default: 10, linear 25]"
+        ),
+    ] = None,
     batch_size: Annotated[int | None, typer.Option(help="Rows a step. [default: 8, linear 16]")] = None,
     lr: Annotated[float | None, typer.Option(help="Of the backbone. [default: 1e-5, linear 1e-3]")] = None,
     size: Annotated[int | None, typer.Option(help="Pixels of a side. [default: 448]")] = None,
@@ -102,9 +108,7 @@ def train(
     if auto:
         from onelabel.probes.finetune import train_chosen
 
-        run, choice = train_chosen(splits, out=folder, resume=resume, **settings)
-        if choice is not None and not as_json:
-            typer.echo(f"auto: {choice.reason}")
+        run, _ = train_chosen(splits, out=folder, resume=resume, **settings)
     else:
         run = work(splits, out=folder, resume=resume, **settings)
     origin.save(folder)

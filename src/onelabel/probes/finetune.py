@@ -7,6 +7,7 @@ from typing import Any
 
 from onelabel.data import FeatureDataset, Splits
 from onelabel.probes.auto import Choice, choose
+from onelabel.system import say
 from onelabel.training.config import TrainConfig
 from onelabel.training.evaluate import features_of
 from onelabel.training.loop import train
@@ -64,6 +65,7 @@ def train_chosen(
         device=fabric.device,
         progress=progress,
     )
+    say(f"auto: {choice.reason}")
     if config.mode == "linear":
         settings = {"lr": choice.spec.lr, "batch_size": choice.spec.batch_size, **settings}
     run = train(
