@@ -122,7 +122,9 @@ if __name__ == "__main__":
         results = []
         with tempfile.TemporaryDirectory() as temporary:
             named = Labels.from_matrix(labels.to_dense())
-            file = recover(None, named, Path(temporary) / "recovered.parquet", scores=scores, show=False).file
+            file = recover(
+                None, named, Path(temporary) / "recovered.parquet", scores=scores, precision=None, show=False
+            ).file
             profile = read_profile(file)
             planning._profile = lambda _, known=profile: known  # read once: it is the same in every draw
             for rows in given.rows:

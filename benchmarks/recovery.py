@@ -82,7 +82,9 @@ def table(folder: Path, out: Path, methods: Sequence[str]) -> None:
         whole = fit_probes(X, labels, [fitted.spec], progress=False)
         seen = 100 * float(label_recovery_ap(whole.scores(X, 0).numpy(), Y, Z))
         with tempfile.TemporaryDirectory() as temporary:
-            done = recover(None, labels, Path(temporary) / "recovered.parquet", scores=fitted, show=False)
+            done = recover(
+                None, labels, Path(temporary) / "recovered.parquet", scores=fitted, precision=None, show=False
+            )
             line = {"method": name, "published_in_sample": PUBLISHED.get(name), "in_sample_mAP": seen}
             line |= {"probe": str(fitted.spec), **quality(done, fitted, Y, Z)}
         rows[name] = line | {"reason": fitted.reason}
@@ -125,7 +127,7 @@ def coverage(case: str, seeds: int, out: Path, keep: Path | None, *, audited: in
         for kind, how in (ways | {f"{audited} rows": {"audit": answers}}).items():
             with tempfile.TemporaryDirectory() as temporary:
                 target = Path(temporary) / "recovered.parquet"
-                done = recover(None, labels, target, scores=scored, show=False, **how)
+                done = recover(None, labels, target, scores=scored, precision=None, show=False, **how)
                 line = {"case": case, "draw": name.rstrip("0123456789"), "name": name, "audit": kind}
                 lines.append(line | quality(done, done.scores, Y, Z))
     for name, function in shared.items():

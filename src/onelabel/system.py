@@ -64,6 +64,13 @@ def atomic_write(path: str | os.PathLike[str], content: str | bytes) -> None:
         file.write(content.encode(errors="backslashreplace") if isinstance(content, str) else content)
 
 
+def refuse_existing(*paths: str | os.PathLike[str], remedy: str = "give another path") -> None:
+    """What is there already is somebody's work: an error that names it; an empty folder is nothing."""
+    for path in map(Path, paths):
+        if path.is_symlink() or (path.exists() and not (path.is_dir() and not any(path.iterdir()))):
+            raise FileExistsError(f"{path} exists; nothing is overwritten: {remedy}")
+
+
 def one_line(error: BaseException, *, most: int = 300) -> str:
     """What an error says, on one line of bounded length; its name where it says nothing."""
     text = " ".join(str(error).split()) or type(error).__name__

@@ -26,7 +26,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[RecoveredFile, np.nd
     scores = (z + rng.standard_normal(z.shape)).astype(np.float32)
     target = tmp_path_factory.mktemp("audit") / "recovered.parquet"
     examples = [f"p/{i}.jpg" for i in range(1200)]
-    done = recover(None, labels, target, scores=scores, examples=examples, root="pictures", show=False)
+    done = recover(None, labels, target, scores=scores, examples=examples, root="pictures", precision=None, show=False)
     return done.file, y, labels.to_dense()
 
 

@@ -15,6 +15,7 @@ from onelabel.probes import ProbeSpec
 from onelabel.recovery import AuditRows, RecoveredFile, crossfit, recover
 from onelabel.recovery.correction import fit_correction, logit
 from onelabel.recovery.folds import assign_folds
+from onelabel.recovery.summary import ClassSummary, added
 from onelabel.recovery.thresholds import Histogram, choose_thresholds
 
 SPEC = ProbeSpec("em", lr=1e-2, batch_size=64, epochs=10)
@@ -271,3 +272,42 @@ def test_preference_widens_and_is_said(tmp_path: Path) -> None:
     assert "3 times" in wide.file.about["intervals_assume"]
     with pytest.raises(ValueError, match="preference"):
         recover(None, labels, tmp_path / "c.parquet", scores=scores, preference=0.5, show=False)
+
+
+def test_k_is_at_least_what_was_observed(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    labels = Labels.from_classes(rng.integers(6, size=120), num_classes=6)
+    noise = rng.standard_normal((120, 6)).astype(np.float32)  # scores that say nothing leave k open
+    done = recover(None, labels, tmp_path / "r.parquet", scores=noise, show=False)
+    assert done.k_interval[0] == 1
+    assert done.k < done.k_interval[1] <= 6
+    more = labels.with_updates(np.arange(60), (labels.indices[:60] + 1) % 6, 1)
+    done = recover(None, more, tmp_path / "s.parquet", scores=noise, show=False)
+    assert done.k_interval[0] >= 1.5
+
+
+def test_what_is_added_together() -> None:
+    def line(called: int, *precision: float | None) -> ClassSummary:
+        low, mean, high = precision
+        return ClassSummary("c", 1, 1.0, 1.0, 1.0, 0.0, 1.0, 0.5, called, mean, low, high)
+
+    got = added([line(10, 0.5, 0.9, 1.0), line(30, 0.7, 0.8, 0.9), line(0, None, None, None)])
+    assert (got.labels, got.precision, got.low, got.high) == pytest.approx((40, 0.825, 0.65, 0.925))
+    assert str(got) == "40 labels are added, 82% (65%–92%) expected to be right"
+    assert "no label is added" in str(added([line(0, None, None, None)]))
+
+
+def test_the_default_adds_what_is_likely_to_be_right(tmp_path: Path) -> None:
+    """Weak scores: the best expected F1 takes entries that are wrong more often than right, the default does not."""
+    rng = np.random.default_rng(1)
+    _, scores, y = dataset(600)
+    labels = drop_labels(y, seed=2)
+    weak = scores + 3 * rng.standard_normal(scores.shape).astype(np.float32)
+    unknown = labels.to_dense() == 0
+    by = {}
+    for name, how in (("default", {}), ("f1", {"precision": None})):
+        done = recover(None, labels, tmp_path / f"{name}.parquet", scores=weak, show=False, **how)
+        called = (done.labels().to_dense() > 0) & unknown
+        by[name] = (called.sum(), y[called].mean() if called.any() else 1.0)
+    assert by["f1"][1] < 0.5 < by["default"][1]
+    assert by["default"][0] < by["f1"][0]

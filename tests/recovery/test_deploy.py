@@ -155,9 +155,10 @@ def test_commands(run: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest
     assert "recall" in _invoke(audit.app, *words)
     assert json.loads((tmp_path / "e.json").read_text())["rows"] == 60
     told = _invoke(
-        recovering.app, "features.npz", "--folds", "3", "--audit", "audit.parquet", "--answers", "answers.csv"
-    )
-    assert json.loads((tmp_path / "recovered.json").read_text())["audited_rows"] == 60
+        recovering.app, "features.npz", "--folds", "3", "--audit", "audit.parquet", "--answers", "answers.csv",
+        "--out", "audited.parquet",
+    )  # fmt: skip
+    assert json.loads((tmp_path / "audited.json").read_text())["audited_rows"] == 60
     _invoke(export.app, "recovered.parquet", "--to", "coco", "--out", "coco.json")
     _invoke(export.app, str(run), "--to", "safetensors", "--out", "w.safetensors", "--pictures", str(pictures / "s0"))
     _invoke(predicting.app, str(run), str(pictures), "--out", "p.jsonl", "--shard", "1/2")

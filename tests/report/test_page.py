@@ -178,7 +178,7 @@ def test_missing_labels_are_unknown_and_sorted(runs: list[Any], recovered: Path)
 def test_next_steps_depend_on_what_is_there(runs: list[Any]) -> None:
     alone = next_steps(runs[:1], class_rows(runs[:1], None), None, "my photos/")
     commands = [step["command"] for step in alone]
-    assert "onelabel compare 'my photos/'" in commands
+    assert "onelabel compare 'my photos/' --backbone small-cnn --size 16" in commands  # as the run saw them
     assert any(command.startswith("onelabel recover") for command in commands)
     assert not any("review" in command for command in commands)
 

@@ -96,6 +96,7 @@ LoaderOptions = Annotated[
     list[str] | None,
     typer.Option("--option", "-o", help="An option of the data's loader as NAME=VALUE, such as split=official."),
 ]
+ForceFlag = Annotated[bool, typer.Option("--force", help="Overwrite what is there.")]
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON for machines instead of text.")]
 
 
@@ -110,6 +111,19 @@ def pairs(given: list[str] | None, option: str) -> dict[str, Any]:
             found[name] = json.loads(value)
         except ValueError:
             found[name] = value
+    return found
+
+
+def share(given: str) -> float | None:
+    """A precision, or None for `f1`."""
+    if given == "f1":
+        return None
+    try:
+        found = float(given)
+    except ValueError:
+        found = math.nan
+    if not 0 < found <= 1:
+        raise ValueError(f"--precision: {given!r}, expected a share above 0 and at most 1, or f1")
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from onelabel.cli.options import DeviceOption, JsonFlag, emit
+from onelabel.cli.options import DeviceOption, ForceFlag, JsonFlag, emit
 
 app = typer.Typer()
 
@@ -26,6 +26,7 @@ def predict(
         bool, typer.Option("--raw", help="The classifier's sigmoids, whatever calibration there is.")
     ] = False,
     device: DeviceOption = None,
+    force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Score pictures and stream the result.
@@ -33,7 +34,10 @@ def predict(
     Examples: onelabel predict runs/mine photos/ --out labels.jsonl; onelabel predict runs/mine urls.txt --shard 2/4
     """
     from onelabel.recovery import predict as work
+    from onelabel.system import refuse_existing
 
+    if not force:
+        refuse_existing(out, remedy="give another --out, or --force to overwrite it")
     first, slash, second = shard.partition("/")
     if not slash or not first.isdigit() or not second.isdigit():
         raise ValueError(f"--shard: {shard!r}, expected i/n such as 2/4")

@@ -10,6 +10,7 @@ import typer
 from onelabel.cli.options import (
     BackboneOption,
     DeviceOption,
+    ForceFlag,
     JsonFlag,
     LoaderOptions,
     MethodOption,
@@ -18,6 +19,7 @@ from onelabel.cli.options import (
     emit,
     offer_data,
     pairs,
+    share,
 )
 
 app = typer.Typer()
@@ -41,7 +43,9 @@ def recover(
     audit: Annotated[Path | None, typer.Option(help="The plan of an audit.")] = None,
     answers: Annotated[Path | None, typer.Option(help="Its answers: Parquet from review, or CSV.")] = None,
     calibration: Annotated[str, typer.Option(help="With an audit: auto, platt or isotonic.")] = "auto",
-    precision: Annotated[float | None, typer.Option(help="Thresholds for this precision. [default: best F1]")] = None,
+    precision: Annotated[
+        str, typer.Option(help="Share of the added labels that should be right; or f1: what has the best expected F1.")
+    ] = "0.9",
     preference: Annotated[
         float, typer.Option(help="How many times more readily one present class may be named than another: intervals.")
     ] = 1.0,
@@ -62,18 +66,19 @@ def recover(
     device: DeviceOption = None,
     root: RootOption = None,
     option: LoaderOptions = None,
+    force: ForceFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Find the labels that are missing: for every example, every likely class with a calibrated probability.
 
-    Examples: onelabel recover photos/ --backbone resnet50; onelabel recover runs/mine --data photos/ --precision 0.9
+    Examples: onelabel recover photos/ --backbone resnet50; onelabel recover runs/mine --data photos/ --precision f1
     """
     from onelabel.recovery.command import Wanted, outcome, run_recovery
 
     wanted = Wanted(
-        source, out, data, method, folds, k, audit, answers, calibration, precision, preference, floor, top,
-        labels, errors, duplicates, tuple(export or ()), tuned, backbone, weights, size, max_rows, seed, device, root,
-        pairs(option, "--option"),
+        source, out, data, method, folds, k, audit, answers, calibration, share(precision), preference, floor, top,
+        labels, errors, duplicates, tuple(export or ()), tuned, backbone, weights, size, max_rows, seed, device,
+        root, force, pairs(option, "--option"),
     )  # fmt: skip
     done = run_recovery(wanted, (lambda line: typer.echo(line, err=True)) if as_json else typer.echo)
     if as_json:

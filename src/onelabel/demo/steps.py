@@ -186,7 +186,7 @@ def recover_labels(
     )  # fmt: skip
     done = recover(
         None, labels, folder / "recovered.parquet", scores=scores, examples=scenes.examples, root="pictures",
-        seed=seed, floor=0.01,
+        seed=seed, floor=0.01, precision=None,
     )  # fmt: skip
     true, observed = part.true.astype(bool), labels.to_dense() > 0
     added = (done.labels().to_dense() > 0) & ~observed

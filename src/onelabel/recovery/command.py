@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from onelabel.recovery.audit import Plan, read_answers
-from onelabel.recovery.carried import FILE, calibrate_run
+from onelabel.recovery.carried import FILE, LEAST, calibrate_run
 from onelabel.recovery.completion import AuditRows, Recovered, recover
 from onelabel.recovery.folds import crossfit
 from onelabel.recovery.inputs import Inputs, is_run, load_inputs, role_scores
-from onelabel.recovery.summary import as_text
-from onelabel.system import atomic_write
+from onelabel.recovery.summary import added, as_text
+from onelabel.system import atomic_write, refuse_existing
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Wanted:
     seed: int
     device: str | None
     root: str | None
+    force: bool = False
     options: dict[str, Any] = field(default_factory=dict)  #: the loader's
 
 
@@ -54,6 +56,11 @@ def run_recovery(w: Wanted, echo: Callable[[str], Any]) -> Recovered:
     if (w.audit is None) != (w.answers is None):
         raise ValueError("an audit is its plan and its answers: give both --audit and --answers")
     exports = [_export(pair) for pair in w.export]
+    target = w.out or (Path(w.source) if is_run(w.source) else Path()) / "recovered.parquet"
+    if not w.force:
+        beside = [target.with_suffix(end) for end in (".json", ".csv")] + ([w.labels] if w.labels is not None else [])
+        refuse_existing(target, *beside, remedy="give another --out, or --force to overwrite it")
+    refuse_existing(*(path for _, path in exports))
     inputs = load_inputs(
         w.source, data=w.data, tuned=w.tuned, backbone=w.backbone, weights=w.weights, size=w.size, device=w.device,
         root=w.root, loader=w.options,
@@ -62,7 +69,6 @@ def run_recovery(w: Wanted, echo: Callable[[str], Any]) -> Recovered:
     options: dict[str, Any] = {"folds": w.folds, "k": w.k, "max_rows": w.max_rows, "seed": w.seed}
     fitted = crossfit(inputs.features, inputs.labels, spec=spec, device=w.device, **options)
     scores: Any = fitted if w.method is not None else role_scores(inputs, fitted)
-    target = w.out or (Path(w.source) if is_run(w.source) else Path()) / "recovered.parquet"
     done = recover(
         None,
         inputs.labels,
@@ -85,12 +91,18 @@ def run_recovery(w: Wanted, echo: Callable[[str], Any]) -> Recovered:
     echo(
         f"k = {done.k:.2f} positives a picture (95% interval {low:.2f}–{high:.2f}); thresholds: {done.thresholds.rule}"
     )
+    echo(str(added(done.summary)))
     echo(f"intervals: {done.file.about['intervals_assume']}")
     if done.naming is not None:
         echo(str(done.naming))
     if done.contradictions:
         echo(f"{done.contradictions} observed labels are contradicted by the audit, which is believed")
     echo(f"{target}: candidates of {len(inputs.labels):,} pictures; summary in {target.with_suffix('.csv').name}")
+    if inputs.left_out:
+        echo(
+            f"left out: {inputs.left_out:,} validation pictures, which are not trained on; where the split was drawn, "
+            "-o validation=0 recovers them too"
+        )
     if inputs.run is not None:
         _carry(inputs, done, echo)
     _extras(w, inputs, done, exports, echo)
@@ -101,7 +113,13 @@ def _carry(inputs: Inputs, done: Recovered, echo: Callable[[str], Any]) -> None:
     """Calibrate the run's own classifier, for `predict` and `export`."""
     found = None if inputs.held is None else calibrate_run(inputs.run, *inputs.held, k=done.k)
     if found is None:
-        echo(f"{inputs.run.path}: too few validation rows with scores; predict will give its sigmoids, uncalibrated")
+        named = 0 if inputs.held is None else int((inputs.held[1].positives_per_row() == 1).sum())
+        whole = len(inputs.labels) + inputs.left_out
+        share = f"-o validation={math.ceil(100 * LEAST / whole) / 100:g}" if whole >= 2 * LEAST else "more pictures"
+        echo(
+            f"{inputs.run.path}: {named} validation pictures with one label and a score, a calibration needs {LEAST}: "
+            f"predict will give its sigmoids, uncalibrated; train with {share}"
+        )
         return
     target = inputs.run.path / FILE
     atomic_write(target, json.dumps(found.to_json(), ensure_ascii=False) + "\n")
@@ -117,6 +135,7 @@ def outcome(done: Recovered) -> dict[str, Any]:
         "k_low": low,
         "k_high": high,
         "thresholds": done.thresholds.rule,
+        "added": asdict(added(done.summary)),
         "contradictions": done.contradictions,
         "classes": [asdict(each) for each in done.summary],
     }

@@ -22,7 +22,7 @@ from onelabel.recovery.preference import NamingTest, naming_test
 from onelabel.recovery.schema import COLUMNS, RECOVERED
 from onelabel.recovery.summary import SLOPE, Z95, ClassSummary, as_csv, as_rows, assumption, summarise
 from onelabel.recovery.table import RecoveredFile, header, parquet_file
-from onelabel.recovery.thresholds import Thresholds, choose_thresholds
+from onelabel.recovery.thresholds import PRECISION, Thresholds, choose_thresholds
 from onelabel.recovery.totals import Totals, total_variance
 from onelabel.recovery.uncertainty import measure
 from onelabel.system import atomic_write, progress
@@ -75,7 +75,7 @@ def recover(
     k: float | None = None,
     audit: AuditRows | None = None,
     calibration: Kind = "auto",
-    precision: float | None = None,
+    precision: float | None = PRECISION,
     preference: float = 1.0,
     floor: float = 0.05,
     top: int = 20,
@@ -96,7 +96,8 @@ def recover(
         k: mean positives per row where it is known; else it comes out of the EM, or of the audit.
         audit: answers for some rows; they correct the probabilities and become observed labels.
         calibration: how, see `fit_correction`.
-        precision: choose thresholds for this expected precision instead of the best expected F1.
+        precision: a class's labels are added from the threshold at which so many of them are expected to be right;
+            None: from the one with the best expected F1, which adds more and more wrong ones.
         preference: how many times more readily a class may have been named than another that was there too: intervals
             become as wide as that makes them. 1: a fair draw among the labels present.
         floor, top: unknown entries are written from this probability on, at most so many a row; observed ones and a
@@ -156,7 +157,7 @@ def recover(
     half = Z95 * float(np.sqrt(totals.spread.sum() + error[-1] ** 2))
     down, up = (float(np.sqrt(((totals.missing * by) ** 2).sum())) for by in (1 - 1 / preference, preference - 1))
     interval = (mean - math.hypot(half, down) / max(rows_, 1), mean + math.hypot(half, up) / max(rows_, 1))
-    interval = (max(interval[0], 0.0), interval[1])
+    interval = (max(interval[0], float(positives.sum()) / max(rows_, 1)), min(interval[1], float(labels.num_classes)))
     about = {
         "schema_version": 1,
         "thresholds": [s.threshold for s in summary],

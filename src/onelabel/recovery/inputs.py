@@ -15,7 +15,7 @@ from onelabel.data.cache import features as picture_features
 from onelabel.labels import Labels
 from onelabel.probes import ProbeSpec
 from onelabel.recovery.folds import DEFAULT, ArrayScores, CrossFit, pieces
-from onelabel.system import reading
+from onelabel.system import reading, say
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class Inputs:
     true: NDArray[np.uint8] | None = None
     run: Any = None
     held: tuple[Any, Labels] | None = None  #: a run's sigmoids of its validation rows, and their observed labels
+    left_out: int = 0  #: validation rows
 
     @property
     def method(self) -> ProbeSpec | None:
@@ -66,12 +67,14 @@ def load_inputs(
     """
     run: Any = None
     options = {**options, **(loader or {})}
+    drawn: dict[str, Any] = {}
     if is_run(source):
         from onelabel.training import Run
         from onelabel.training.again import Origin
 
         if data is None:
             origin = Origin.load(source)
+            drawn = {name: value for name, value in origin.options.items() if name == "validation"}
             data, root, options = origin.source, root or origin.root, {**origin.options, **options}
         run = Run.load(source)
     else:
@@ -84,17 +87,20 @@ def load_inputs(
         options.setdefault("size", run.config.size)
     splits = load_dataset(data, root=root, **options)
     part, held = splits.train, _held(run, splits)
+    left_out = 0 if splits.validation is None else len(splits.validation)
+    if held is None and run is not None and "validation" in options:  # all rows are wanted: which were held out then?
+        held = _held(run, load_dataset(data, root=root, **{**options, "validation": 0.2, **drawn}))
     if run is not None and tuple(part.class_names) != tuple(run.class_names):
         raise ValueError(f"{data}: its {part.num_classes} class names are not those the run was trained on")
     if hasattr(part, "X"):
-        return Inputs(part.X, _named(part.observed, part.class_names), None, "", part.true, run, held)
+        return Inputs(part.X, _named(part.observed, part.class_names), None, "", part.true, run, held, left_out)
     found = picture_features(part, *_network(run, backbone, weights, tuned), device=device, **_look(run, size))
     keep = np.setdiff1d(np.arange(len(part)), list(found.failed))
     X = found.array if len(keep) == len(part) else np.asarray(found.array[keep])
     base = str(Path(part.source.root).resolve()) if isinstance(part.source, FileSource) else ""
     names = [str(part.source.paths[i]) for i in keep]
     true = None if part.true is None else part.true[keep]
-    return Inputs(X, _named(part.observed.take(keep), part.class_names), names, base, true, run, held)
+    return Inputs(X, _named(part.observed.take(keep), part.class_names), names, base, true, run, held, left_out)
 
 
 def _held(run: Any, splits: Any) -> tuple[Any, Labels] | None:
@@ -111,7 +117,7 @@ def _packed(folder: Path, run: Any) -> Inputs:
         with np.load(folder / "labels.npz", allow_pickle=False) as file:
             names = tuple(map(str, file["classes"]))
             labels, true = Labels.from_matrix(file["train_observed_uniform1200"], names), file["train_true"]
-            examples = [f"{name}.jpg" for name in map(str, file["train_images"])]
+            examples = [*map(str, file["train_images"])]
         with np.load(folder / "features-resnet50-448.npz", allow_pickle=False) as file:
             X = ((file["train"].astype(np.float32) / 255) ** 2 * file["peak"]).astype(np.float32)
         if len({len(X), len(labels), len(true), len(examples)}) > 1:
@@ -124,15 +130,19 @@ def _named(labels: Labels, names: Any) -> Labels:
 
 
 def _network(run: Any, backbone: str | None, weights: str | None, tuned: bool) -> tuple[Any]:
-    from onelabel.models import build_backbone
+    from onelabel.models import build_backbone, starting_weights
 
     if run is not None and backbone is None:
         if tuned or run.config.mode == "linear":
             return (run.classifier.backbone,)
-        return (build_backbone(run.config.backbone, weights=run.config.weights, stride=run.config.stride),)
+        config = run.config
+        began = starting_weights(config.backbone, config.weights)  # none named means pretrained here as in training
+        if began is None:
+            say(f"{config.backbone} began from random weights, which tell little: --tuned takes the trained ones")
+        return (build_backbone(config.backbone, weights=began, stride=config.stride),)
     if backbone is None:
         raise ValueError("the data are pictures: give --backbone, a timm model that turns them into features")
-    return (build_backbone(backbone, weights=weights if weights is not None else "pretrained"),)
+    return (build_backbone(backbone, weights=starting_weights(backbone, weights)),)
 
 
 def _look(run: Any, size: int) -> dict[str, Any]:

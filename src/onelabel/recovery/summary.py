@@ -94,6 +94,36 @@ def summarise(
     return out
 
 
+@dataclass(frozen=True)
+class Added:
+    """All labels that are called present: how many, and which share of them is expected to be right."""
+
+    labels: int
+    precision: float | None
+    low: float | None
+    high: float | None
+
+    def __str__(self) -> str:
+        if not self.labels:
+            return "no label is added: none is likely enough"
+        what = "label is" if self.labels == 1 else "labels are"
+        assert self.precision is not None
+        return (
+            f"{self.labels:,} {what} added, {self.precision:.0%} ({self.low:.0%}–{self.high:.0%}) expected to be right"
+        )
+
+
+def added(summary: Sequence[ClassSummary]) -> Added:
+    """Classes together; the interval is the mean of theirs, for what misleads one class misleads the others too."""
+    called = sum(s.called for s in summary)
+    if not called:
+        return Added(0, None, None, None)
+    shares = ((s.called, s.precision or 0.0, s.precision_low or 0.0, s.precision_high or 0.0) for s in summary)
+    weight, *ends = np.array(list(shares)).T
+    precision, low, high = (float(weight @ end / called) for end in ends)
+    return Added(called, precision, low, high)
+
+
 def assumption(audited: bool, preference: float) -> str:
     """What the intervals rest on, in words."""
     if preference > 1:

@@ -12,6 +12,8 @@ from onelabel.recovery.correction import logit, sigmoid
 
 Floats = NDArray[np.float64]
 BINS, EDGE = 700, 7.0  # bins of 0.02 in log odds from −7 to 7
+#: Expected of the labels that `recover` adds unless told otherwise: docs/recovery.md has what is true of them.
+PRECISION = 0.9
 
 
 class Histogram:

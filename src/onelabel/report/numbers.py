@@ -169,7 +169,8 @@ def next_steps(
         steps.append({"text": text, "command": shlex.join(map(str, command)) if command else ""})
 
     if len(runs) == 1 and not best.full:
-        step("Compare it with the other methods, all at once, as probes.", "onelabel", "compare", source or "DATA")
+        step("Compare it with the other methods, all at once, as probes.", "onelabel", "compare", source or "DATA",
+             *best.network)  # fmt: skip
     again = ("onelabel", "train", source or "DATA", "--recipe", best.path / "config.toml")
     others = [r for r in runs if r is not best and not r.full and "validation_mAP" in r.result]
     close = [r for r in others if best.result["validation_mAP"] - r.result["validation_mAP"] < CLOSE]

@@ -54,6 +54,15 @@ class RunView:
         known = self.labels.get("train")
         return known is not None and bool((known.observed != 0).all())
 
+    @cached_property
+    def network(self) -> list[str]:
+        """The options by which another command sees pictures as this run did; none where it was given features."""
+        if _weights_header(self.path).get("backbone", "none") == "none":
+            return []
+        config = self.config
+        given = [] if config.weights in (None, "pretrained") else ["--weights", str(config.weights)]
+        return ["--backbone", config.backbone, *given, "--size", str(config.size)]
+
     def scores(self, part: str) -> NDArray[np.float32] | None:
         """Probabilities N×L of the best epoch; None where they were not saved or do not fit the labels."""
         path = self.path / f"scores-{part}.npy"
@@ -203,11 +212,22 @@ def _class_names(folder: Path) -> tuple[str, ...]:
         if (folder / name).is_file():
             if name.startswith("labels"):
                 return tuple(metadata(folder / name)["class_names"])
-            from safetensors import safe_open
-
-            with reading(folder / name, "a run's weights"), safe_open(str(folder / name), framework="np") as file:
-                return tuple(map(str, json.loads((file.metadata() or {})["onelabel"])["class_names"]))
+            return tuple(map(str, _weights_header(folder)["class_names"]))
     raise FileNotFoundError(f"{folder}: no epoch is done yet; resume the run first")
+
+
+def _weights_header(folder: Path) -> dict[str, Any]:
+    """What a run's weights say of themselves; nothing where there are none yet."""
+    from safetensors import safe_open
+
+    path = folder / "weights-best.safetensors"
+    if not path.is_file():
+        return {}
+    with reading(path, "a run's weights"), safe_open(str(path), framework="np") as file:
+        found = json.loads((file.metadata() or {})["onelabel"])
+        if not isinstance(found["class_names"], list):
+            raise TypeError(f"class_names {found['class_names']!r:.40}, expected a list")
+        return dict(found)
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from onelabel.recovery.table import RecoveredFile
+from onelabel.system import refuse_existing
 
 #: Format → (module, function, what it writes).
 FORMATS = {
@@ -35,8 +36,7 @@ def export_recovered(recovered: RecoveredFile | str | os.PathLike[str], to: str,
         raise ValueError(f"there is no format {to!r}; {hint}there are {', '.join(FORMATS)}")
     file = recovered if isinstance(recovered, RecoveredFile) else RecoveredFile.open(recovered)
     target = Path(out)
-    if target.is_symlink() or (target.exists() and not (target.is_dir() and not any(target.iterdir()))):
-        raise FileExistsError(f"{target} exists; nothing is overwritten: give another path")
+    refuse_existing(target)
     module, function, _ = FORMATS[to]
     made: Path = getattr(importlib.import_module(f"onelabel.recovery.export.{module}"), function)(file, target)
     return made

@@ -1,0 +1,133 @@
+"""What somebody with a small folder of pictures stumbled over: every command says what it did and what it did not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from onelabel.cli import main
+from onelabel.labels import Labels
+from onelabel.recovery import RecoveredFile
+
+Call = Callable[..., tuple[int, str, str]]
+SMALL = ["--backbone", "small-cnn", "--size", "16", "--device", "cpu"]
+ROWS = 40
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with 40 pictures of two classes, and a run of them (32 to train on, 8 for validation)."""
+    base, rng = tmp_path_factory.mktemp("newcomer"), np.random.default_rng(0)
+    for number in range(ROWS):
+        pixels = rng.integers(0, 128, (16, 16, 3)) + 127 * (number % 2)
+        target = base / "photos" / ("dark", "light")[number % 2] / f"{number:02d}.png"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels.astype(np.uint8)).save(target)
+    words = ["--method", "em", "--mode", "finetune", "--epochs", "1", "--out", str(base / "run")]
+    with pytest.raises(SystemExit) as stop:
+        main(["train", str(base / "photos"), *SMALL, *words])
+    assert not stop.value.code
+    return base
+
+
+@pytest.fixture
+def call(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    monkeypatch.chdir(home)
+    monkeypatch.setenv("ONELABEL_CACHE", str(home / "cache"))
+
+    def run(*words: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stop:
+            main([*words])
+        out = capsys.readouterr()
+        return int(stop.value.code or 0), out.out, out.err
+
+    return run
+
+
+def recover(call: Call, out: Path, *words: str) -> str:
+    code, told, errors = call("recover", "run", "--tuned", "--folds", "2", "--device", "cpu", "--out", str(out), *words)
+    assert code == 0, errors
+    return told
+
+
+def test_recover_says_what_it_leaves_out_and_includes_it_when_asked(call: Call, tmp_path: Path) -> None:
+    told = recover(call, tmp_path / "a.parquet")
+    assert "left out: 8 validation pictures" in told
+    assert "-o validation=0 recovers them too" in told
+    assert RecoveredFile.open(tmp_path / "a.parquet").rows == ROWS - 8
+    told = recover(call, tmp_path / "b.parquet", "-o", "validation=0")
+    assert "left out" not in told
+    assert RecoveredFile.open(tmp_path / "b.parquet").rows == ROWS
+    assert "8 validation pictures with one label and a score, a calibration needs 100" in told  # they are still found
+
+
+def test_recover_says_why_predict_stays_uncalibrated_and_what_to_do(call: Call, tmp_path: Path) -> None:
+    told = recover(call, tmp_path / "r.parquet")
+    assert "8 validation pictures with one label and a score, a calibration needs 100" in told
+    assert "train with more pictures" in told
+
+
+@pytest.mark.parametrize("there", ["r.parquet", "r.json", "r.csv", "l.npz"])
+def test_recover_overwrites_nothing_unless_forced(call: Call, tmp_path: Path, there: str) -> None:
+    (tmp_path / there).write_text("mine")
+    words = ["recover", "run", "--tuned", "--folds", "2", "--device", "cpu"]
+    words += ["--out", str(tmp_path / "r.parquet"), "--labels", str(tmp_path / "l.npz")]
+    code, _, errors = call(*words)
+    assert code == 2
+    assert errors.count("\n") == 1
+    assert f"{there} exists; nothing is overwritten" in errors
+    assert "--force" in errors
+    assert [path.name for path in tmp_path.iterdir()] == [there]
+    assert (tmp_path / there).read_text() == "mine"
+    code, _, errors = call(*words, "--force")
+    assert code == 0, errors
+    assert RecoveredFile.open(tmp_path / "r.parquet").rows == ROWS - 8
+
+
+def test_predict_overwrites_nothing_unless_forced(call: Call, tmp_path: Path) -> None:
+    target = tmp_path / "labels.jsonl"
+    target.write_text("mine")
+    code, _, errors = call("predict", "run", "photos", "--out", str(target), "--device", "cpu")
+    assert code == 2
+    assert "labels.jsonl exists; nothing is overwritten: give another --out, or --force" in errors
+    assert target.read_text() == "mine"
+    assert call("predict", "run", "photos", "--out", str(target), "--device", "cpu", "--force")[0] == 0
+    assert len(target.read_text().splitlines()) == ROWS
+
+
+def test_auto_says_its_choice_before_it_trains(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: Any, **__: Any) -> None:
+        raise RuntimeError("training began")
+
+    monkeypatch.setattr("onelabel.probes.finetune.train", stop)
+    rng = np.random.default_rng(0)
+    observed = Labels.from_classes(rng.integers(3, size=80)).to_dense()
+    np.savez(
+        tmp_path / "f.npz", X=rng.standard_normal((80, 4)).astype(np.float32) + 3 * observed[:, :1], observed=observed
+    )
+    code, _, errors = call(
+        "train", str(tmp_path / "f.npz"), "--method", "auto", "--device", "cpu", "--out", str(tmp_path / "r")
+    )
+    assert code == 2
+    assert "auto: " in errors
+    assert errors.index("has the highest") < errors.index("training began")
+
+
+def test_epochs_help_names_the_linear_phase(call: Call) -> None:
+    assert "linear_epochs" in " ".join(call("train", "--help")[1].split())
+
+
+def test_precision_is_a_share_or_f1(call: Call, tmp_path: Path) -> None:
+    code, _, errors = call("recover", "run", "--precision", "high", "--out", str(tmp_path / "r.parquet"))
+    assert code == 2
+    assert "--precision: 'high', expected a share above 0 and at most 1, or f1" in errors
+    recover(call, tmp_path / "a.parquet")
+    recover(call, tmp_path / "b.parquet", "--precision", "f1")
+    rules = [json.loads((tmp_path / name).read_text())["rule"] for name in ("a.json", "b.json")]
+    assert rules == ["expected precision of at least 0.9", "best expected F1"]
