@@ -174,8 +174,25 @@ def test_without_validation_or_true_labels(capsys: pytest.CaptureFixture[str], m
     assert run.result["best_epoch"] == 2
     blind = replace(data, validation=replace(data.validation, true=None))
     run = train(blind, method="em", **{**SMALL, **LINEAR})
-    assert "mAP is that of the observed positives" in capsys.readouterr().err
-    assert "validation_mAP" in run.history[0]
+    told = capsys.readouterr().err
+    assert "mAP is that of the observed positives, and the best epoch the one that makes them likeliest" in told
+    assert {"validation_mAP", "validation_likelihood"} <= set(run.history[0])
+
+
+def test_who_asked_for_another_epoch_is_told_of_map_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ONELABEL_QUIET", raising=False)
+    data = scenes()
+    blind = replace(data, validation=replace(data.validation, true=None))
+    for select in ("last", "loss", "likelihood"):
+        train(blind, method="em", **{**SMALL, **LINEAR, "epochs": 1, "select": select})
+        told = capsys.readouterr().err
+        assert "mAP is that of the observed positives" in told
+        assert "likeliest" not in told
+    for select, wanted in (("last", False), ("loss", False), ("likelihood", True)):
+        train(replace(data, validation=None), method="em", **{**SMALL, **LINEAR, "epochs": 1, "select": select})
+        assert ("the last epoch is taken" in capsys.readouterr().err) is wanted
 
 
 def test_streamed_pictures_train_alike(monkeypatch: pytest.MonkeyPatch) -> None:

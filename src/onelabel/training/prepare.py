@@ -82,26 +82,24 @@ def make_classifier(
 
 
 def make_feeds(config: TrainConfig, splits: Splits[Any], device: torch.device) -> Feeds:
-    """Every part on the device; says what selection rests on where it is not true labels."""
-    feeds = {name: Feed(part, device, size=config.size) for name, part in splits.parts.items()}
-    if "validation" not in feeds:
-        if config.select == "mAP":
-            say(f"{splits.name} has no validation part: the last epoch is taken")
-    elif feeds["validation"].true is None:
-        likely = ", and the best epoch the one that makes them likeliest" if draws(feeds["validation"]) else ""
-        say(f"validation has no true labels: mAP is that of the observed positives{likely}")
-    return feeds
+    """Every part on the device."""
+    return {name: Feed(part, device, size=config.size) for name, part in splits.parts.items()}
 
 
 def selecting(config: TrainConfig, feed: Feed | None) -> TrainConfig:
-    """With what the best epoch goes by, for the validation rows there are."""
+    """With what the best epoch goes by, for the validation rows there are; says where that is not what was asked."""
     if feed is None:
+        if config.select in ("mAP", "likelihood"):
+            say("there is no validation part: the last epoch is taken")
         return config
     if config.select == "likelihood" and not draws(feed):
         raise ValueError("select: 'likelihood' needs validation rows with exactly one observed positive; take 'mAP'")
-    if config.select == "mAP" and feed.true is None and draws(feed):
-        return dataclasses.replace(config, select="likelihood")
-    return config
+    if feed.true is not None:
+        return config
+    unasked = config.select == "mAP" and draws(feed)
+    likely = ", and the best epoch the one that makes them likeliest" if unasked else ""
+    say(f"validation has no true labels: mAP is that of the observed positives{likely}")
+    return dataclasses.replace(config, select="likelihood") if unasked else config
 
 
 def fresh_method(
