@@ -55,3 +55,11 @@ def test_labels_of_other_data_are_refused(tmp_path: Path) -> None:
     Labels.from_classes([0, 1], num_classes=3).save(tmp_path / "labels.npz")
     with pytest.raises(ValueError, match=r"labels of shape \(2, 3\), expected \(60, 10\)"):
         relabelled(load_dataset("digits-scenes", **OPTIONS), tmp_path / "labels.npz")
+
+
+def test_autos_folder_says_the_mode_it_trains_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    loader = [word for name, value in OPTIONS.items() for word in ("-o", f"{name}={value}")]
+    small = ["--backbone", "small-cnn", "--size", "32", "--epochs", "1", "--batch-size", "20", "--device", "cpu"]
+    cli("train", "digits-scenes", "--method", "auto", "--mode", "linearinit", "-s", "student=off", *small, *loader)
+    assert Run.load("runs/digits-scenes-auto-finetune").config.mode == "finetune"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from onelabel.data import load_dataset
-from onelabel.probes.finetune import train_chosen
+from onelabel.probes.finetune import config_before, train_chosen
 
 SMALL = {"backbone": "small-cnn", "size": 32, "device": "cpu", "batch_size": 25, "lr": 1e-4, "logger": "none"}
 
@@ -38,3 +38,15 @@ def test_resuming_goes_on_with_what_was_chosen(tmp_path) -> None:  # type: ignor
 def test_a_method_cannot_be_given_as_well() -> None:
     with pytest.raises(ValueError, match="method='auto' chooses it"):
         train_chosen(scenes(), method="em", **SMALL)
+
+
+def test_the_winning_probe_is_the_linear_phase() -> None:
+    for given, wanted in (
+        (None, "finetune"),
+        ("linearinit", "finetune"),
+        ("finetune", "finetune"),
+        ("linear", "linear"),
+    ):
+        assert config_before(scenes(), {**SMALL, "method": "auto", "mode": given}).mode == wanted
+    with pytest.raises(ValueError, match="hyper: method='auto' chooses it"):
+        config_before(scenes(), {**SMALL, "method": "auto", "hyper": {"alpha": 0.1}})

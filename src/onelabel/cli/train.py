@@ -78,6 +78,7 @@ def train(
     onelabel train runs/mine --labels recovered.review.db
     """
     from onelabel.data import load_dataset
+    from onelabel.probes.finetune import config_before, train_chosen
     from onelabel.training import again
     from onelabel.training import train as work
     from onelabel.training.prepare import make_config
@@ -102,12 +103,10 @@ def train(
 
         splits = relabelled(splits, labels)
     auto = settings.get("method") == "auto"
-    config = make_config(None, None, {**settings, "method": "em", "hyper": {}} if auto else settings, splits)
+    config = config_before(splits, settings) if auto else make_config(None, None, settings, splits)
     name = f"{splits.name}-{'auto' if auto else config.method}-{config.mode}"
     folder = out or (again.next_folder(data) if repeated else Path("runs") / name.replace("/", "-"))
     if auto:
-        from onelabel.probes.finetune import train_chosen
-
         run, _ = train_chosen(splits, out=folder, resume=resume, **settings)
     else:
         run = work(splits, out=folder, resume=resume, **settings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,20 @@ from onelabel.training.machine import make_fabric, seed_everything
 from onelabel.training.prepare import make_classifier, make_config, make_feeds
 from onelabel.training.run import Run
 from onelabel.training.teaching import student_lacks
+
+
+def config_before(splits: Splits[Any], settings: Mapping[str, Any]) -> TrainConfig:
+    """The config of `settings` with method "auto" before a method is chosen: its mode above all.
+
+    The winning probe is the linear phase, so that "linearinit" is fine-tuning from it.
+    """
+    given = dict(settings)
+    for name in ("method", "hyper"):
+        if given.pop(name, None) not in (None, "auto", {}):
+            raise ValueError(f"{name}: method='auto' chooses it; leave it out")
+    if given.get("mode") in (None, "linearinit"):
+        given["mode"] = "linear" if isinstance(splits.train, FeatureDataset) else "finetune"
+    return make_config(None, None, given, splits)
 
 
 def train_chosen(
@@ -31,15 +46,12 @@ def train_chosen(
     run folder. `settings` are those of `train`, less method, hyper and the linear phase that the probes replace. Where
     `resume` finds a run under way it goes on with what was chosen then, and there is no `Choice`.
     """
-    for name in ("method", "hyper"):
-        if settings.pop(name, None) not in (None, "auto", {}):
-            raise ValueError(f"{name}: method='auto' chooses it; leave it out")
+    config = config_before(splits, settings)
+    settings = {name: value for name, value in settings.items() if name not in ("method", "hyper")}
     if resume and out is not None and (Path(out) / "checkpoint" / "latest.json").is_file():
         return train(splits, config=TrainConfig.load(Path(out) / "config.toml"), out=out, resume=True), None
+    settings["mode"] = config.mode
     pictures = not isinstance(splits.train, FeatureDataset)
-    if settings.get("mode") in (None, "linearinit"):
-        settings["mode"] = "finetune" if pictures else "linear"  # the winning probe is the linear phase
-    config = make_config(None, None, settings, splits)
     fabric = make_fabric(config)
     if fabric.world_size > 1:
         raise ValueError("devices: method='auto' chooses in one process; train its winner by name on several")
