@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from onelabel.contract import method_info
 from onelabel.labels import Labels, estimate_k
-from onelabel.probes.criteria import CRITERIA, DEFAULT_BLIND, Interval, audit, criterion_for
+from onelabel.probes.criteria import CRITERIA, DEFAULT_BLIND, Interval, audit, criterion_for, is_clean, true_matrix
 from onelabel.probes.engine import fit_probes
 from onelabel.probes.features import Features, as_features
 from onelabel.probes.prior import estimate_priors
@@ -88,7 +88,7 @@ def choose(
     """
     X = as_features(features, "features")
     source, kind = validation, "given"
-    clean = validation is not None and not (isinstance(validation[1], Labels) and validation[1].has_unknown)
+    clean = validation is not None and is_clean(validation[1])
     checked = 0 if audit_rows is None else len(audit_rows[1])
     rows = np.arange(len(X))
     if not clean and criterion in ("auto", "clean") and checked >= AUDIT_ROWS:
@@ -155,8 +155,8 @@ def _k(
         estimate = estimate_k(np.asarray(audit_rows[1]))
         return max(estimate.mean, 1e-3), f"{estimate} from the audit"
     if clean:
-        true = source[1].to_dense() > 0 if isinstance(source[1], Labels) else np.asarray(source[1])
-        return max(float(true.sum(1).mean()), 1e-3), f"k = {true.sum(1).mean():.2f} from the validation rows"
+        mean = float(true_matrix(source[1]).sum(1).mean())
+        return max(mean, 1e-3), f"k = {mean:.2f} from the validation rows"
     if labels.is_fully_observed:
         mean = float(labels.positives_per_row().mean())
         return max(mean, 1e-3), f"k = {mean:.2f}, counted"

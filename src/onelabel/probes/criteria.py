@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from onelabel.labels import Labels
@@ -166,7 +167,7 @@ class Interval:
 
 def audit(scores: Any, true: Any, *, level: float = 0.95, repeats: int = 400, seed: int = 0) -> Interval:
     """mAP on an audit of a few fully labelled rows, with a percentile bootstrap over the rows (N×L scores)."""
-    s, y = torch.as_tensor(np.asarray(scores)), torch.as_tensor(np.asarray(_clean(true)))
+    s, y = torch.as_tensor(np.asarray(scores)), torch.as_tensor(true_matrix(true))
     if s.shape != y.shape or s.ndim != 2:
         raise ValueError(f"scores has shape {tuple(s.shape)}, true {tuple(y.shape)}; expected N×L, both")
     rng = np.random.default_rng(seed)
@@ -197,9 +198,21 @@ def list_criteria() -> list[str]:
     return list(CRITERIA)
 
 
+def is_clean(labels: Any) -> bool:
+    """Whether held-out labels are true ones: a 0/1 matrix, or `Labels` without an unknown entry."""
+    return not isinstance(labels, Labels) or labels.is_fully_observed
+
+
+def true_matrix(labels: Any) -> NDArray[Any]:
+    """Clean labels as a 0/1 matrix."""
+    if not is_clean(labels):
+        raise ValueError(f"an audit must be fully labelled, got {labels!r}")
+    return labels.to_dense() > 0 if isinstance(labels, Labels) else np.asarray(labels)
+
+
 def criterion_for(name: str, labels: Any) -> Criterion:
     """The criterion of a name for these held-out labels, `Labels` or a 0/1 matrix; "auto" is the best they allow."""
-    clean = not isinstance(labels, Labels) or labels.is_fully_observed
+    clean = is_clean(labels)
     if name == "auto" and not clean and not (labels.positives_per_row() == 1).any():
         name = "observed-map"  # no draws to have a likelihood
     return criterion_named(name, clean=clean)
@@ -241,14 +254,6 @@ def held_out(X: Any, labels: Any, criterion: str, sets: Mapping[str, Labels], de
         raise ValueError("validation labels must be 0/1 where they are a matrix; give observed ones as Labels")
     chosen = criterion_for(criterion, labels)
     return Held(on_device(features, device, 1 << 62), dense.to(device, torch.int8), chosen)
-
-
-def _clean(true: Any) -> Any:
-    if not isinstance(true, Labels):
-        return true
-    if true.has_unknown:
-        raise ValueError(f"an audit must be fully labelled, got {true!r}")
-    return true.to_dense() > 0
 
 
 def _float64(value: Any) -> Tensor:
