@@ -14,7 +14,7 @@ from torch import Tensor
 from onelabel.losses.draw import log_any, posterior
 from onelabel.losses.level import level_step
 from onelabel.losses.level import log_likelihood as row_log_likelihood
-from onelabel.losses.sample import EXACT, LIMIT, Sample, basis
+from onelabel.losses.sample import EXACT, LIMIT, Sample, basis, bent
 
 #: Where f may bend: quantiles of the scores of observed labels.
 KNOTS = (0.1, 0.3, 0.6)
@@ -99,105 +99,152 @@ def fit_calibration(
         keep: a mask over the sample's rows, for the jackknife.
         start: where to begin.
     """
-    s, classes = sample.scores, sample.scores.shape[1]
-    if k is not None and not 1 < k <= classes:
-        raise ValueError(f"k must lie in (1, {classes}]: every row used has an observed positive, got {k:g}")
-    share = (sample.observed > 0).double().mean(0).clamp(min=0.5 / max(len(s), 1), max=0.999)
-    scale = max(float(s.std()) if s.numel() > 1 else 0.0, 1e-6)
-    if start is None:
-        bends = torch.quantile(s[sample.observed > 0], torch.tensor(knots, dtype=s.dtype)) if knots else s.new_zeros(0)
-        a = torch.tensor([2.0 / scale] + [0.0] * len(bends), dtype=torch.float64)
-        b = torch.logit(share) - 1.0 - a[0] * float(s.mean())
-    else:
-        bends, a, b = (torch.tensor(value) for value in (start.knots, start.slope, start.intercept))
-    step, done, total = 0, False, 0.0
-    while step < iterations and not done:
-        step += 1
-        sums = _expect(sample, a, b, bends, keep, doubt)
-        new_a, new_b = _maximise(a, b, sums, scale)
-        if k is not None:
-            new_b = _hold_k(sample, new_a, new_b, bends, keep, k)
-        elif step % 4 == 1:  # EM moves all intercepts together very slowly, and not at all where the data is silent
-            new_b = new_b + level_step(sample, new_a, new_b, bends, keep, doubt)
-        done = step % 4 != 2 and bool(torch.cat([(new_a - a) * scale, new_b - b]).abs().max() < tolerance)
-        a, b, total = new_a, new_b, sums.total / sums.rows
-    given = k is not None
-    return Calibration(a.numpy(), bends.numpy(), b.numpy(), total if k is None else float(k), step, done, given)
+    fit = _climb(
+        sample, k=k, knots=knots, keep=keep, start=start, doubt=doubt, iterations=iterations, tolerance=tolerance
+    )
+    implied = float(fit.k) if k is None else float(k)
+    steps, done = int(fit.iterations), bool(fit.converged)
+    return Calibration(fit.a.numpy(), fit.knots.numpy(), fit.b.numpy(), implied, steps, done, k is not None)
 
 
 def log_likelihood(line: Calibration, sample: Sample, *, doubt: str = "either") -> float:
     """What `fit_calibration` maximises, without its priors: the mean of log P(observed | x) over the sample's rows."""
-    total = 0.0
+    a, b, knots = (torch.as_tensor(value) for value in (line.slope, line.intercept, line.knots))
+    return float(_mean_likelihood(sample, a, b, knots, doubt))
+
+
+@torch.no_grad()
+def fitted_log_likelihood(sample: Sample, *, iterations: int = 200, doubt: str = "either") -> Tensor:
+    """`log_likelihood` of a line fitted to the sample, for every model of a stack its own, all at once: M numbers."""
+    fit = _climb(sample, knots=(), doubt=doubt, iterations=iterations)
+    return _mean_likelihood(sample, fit.a, fit.b, fit.knots, doubt)
+
+
+@dataclass
+class _Fit:
+    """f's coefficients (…×J+1), the intercepts (…×L), the knots (…×J); the rest one of each model."""
+
+    a: Tensor
+    b: Tensor
+    knots: Tensor
+    k: Tensor
+    iterations: Tensor
+    converged: Tensor
+
+
+def _climb(
+    sample: Sample,
+    *,
+    k: float | None = None,
+    knots: Sequence[float] = KNOTS,
+    keep: Tensor | None = None,
+    start: Calibration | None = None,
+    doubt: str = "either",
+    iterations: int = 200,
+    tolerance: float = 2e-3,
+) -> _Fit:
+    """`fit_calibration`'s EM of every model of a stack; one that has arrived stays, so that company changes nothing."""
+    s, named = sample.scores, sample.observed > 0
+    rows, classes = s.shape[-2:]
+    if k is not None and not 1 < k <= classes:
+        raise ValueError(f"k must lie in (1, {classes}]: every row used has an observed positive, got {k:g}")
+    models = s.flatten(-2)
+    scale = (models.std(-1) if rows * classes > 1 else models.sum(-1) * 0).clamp(min=1e-6)[..., None]
+    if start is None:
+        at = s.new_tensor(knots)
+        bends = torch.quantile(s[..., named], at, dim=-1).movedim(0, -1) if knots else s.new_zeros(*s.shape[:-2], 0)
+        a = torch.cat([2.0 / scale, torch.zeros_like(bends)], -1)
+        share = named.double().mean(0).clamp(min=0.5 / max(rows, 1), max=0.999)
+        b = torch.logit(share) - 1.0 - a[..., :1] * models.mean(-1, keepdim=True)
+    else:
+        bends, a, b = (torch.tensor(value) for value in (start.knots, start.slope, start.intercept))
+    done = torch.zeros(s.shape[:-2], dtype=torch.bool, device=s.device)
+    fit, step = _Fit(a, b, bends, torch.zeros_like(a[..., 0]), torch.zeros_like(done, dtype=torch.int64), done), 0
+    while step < iterations and not bool(fit.converged.all()):
+        step += 1
+        sums = _expect(sample, fit.a, fit.b, bends, keep, doubt)
+        a, b = _maximise(fit.a, fit.b, sums, scale)
+        if k is not None:
+            b = _hold_k(sample, a, b, bends, keep, k)
+        elif step % 4 == 1:  # EM moves all intercepts together very slowly, and not at all where the data is silent
+            b = b + level_step(sample, a, b, bends, keep, doubt)[..., None]
+        moved = torch.cat([(a - fit.a) * scale, b - fit.b], -1).abs().amax(-1)
+        stays = fit.converged
+        fit.a, fit.b = torch.where(stays[..., None], fit.a, a), torch.where(stays[..., None], fit.b, b)
+        fit.k = torch.where(stays, fit.k, sums.total / sums.rows)
+        fit.iterations = torch.where(stays, fit.iterations, step)
+        fit.converged = stays | ((moved < tolerance) & (step % 4 != 2))
+    return fit
+
+
+def _mean_likelihood(sample: Sample, a: Tensor, b: Tensor, knots: Tensor, doubt: str) -> Tensor:
+    total = b.new_zeros(b.shape[:-1])
     for part in sample.blocks():
-        logits = line.logits(sample.scores[part])
-        total += float(row_log_likelihood(logits, sample.observed[part], doubt=doubt).sum())
-    return total / max(len(sample.scores), 1)
+        logits = bent(basis(sample.scores[..., part, :], knots), a, b)
+        total = total + row_log_likelihood(logits, sample.observed[part], doubt=doubt).sum(-1)
+    return total / max(len(sample.observed), 1)
 
 
 @dataclass
 class _Sums:
-    """Gradient and curvature over the shared coefficients (a, J+1) and the intercepts (b, L)."""
+    """Gradient and curvature over the shared coefficients (a, …×J+1) and the intercepts (b, …×L)."""
 
     gradient_a: Tensor
     gradient_b: Tensor
     aa: Tensor
     ab: Tensor
     bb: Tensor
-    total: float = 0.0
-    rows: float = 0.0
+    total: Tensor
+    rows: Tensor
 
 
 def _expect(sample: Sample, a: Tensor, b: Tensor, knots: Tensor, keep: Tensor | None, doubt: str) -> _Sums:
     """The M step's gradient and curvature at (a, b), with the E step's targets."""
-    shared, classes = len(a), len(b)
-
-    def zeros(*shape: int) -> Tensor:
-        return torch.zeros(shape, dtype=torch.float64)
-
-    sums = _Sums(zeros(shared), zeros(classes), zeros(shared, shared), zeros(shared, classes), zeros(classes))
+    stack, shared, classes = a.shape[:-1], a.shape[-1], b.shape[-1]
+    shapes = ((shared,), (classes,), (shared, shared), (shared, classes), (classes,), (), ())
+    sums = _Sums(*(b.new_zeros((*stack, *shape)) for shape in shapes))
     for part in sample.blocks():
-        x, z = basis(sample.scores[part], knots), sample.observed[part]
-        logits = torch.einsum("j,jnl->nl", a, x) + b
+        x, z = basis(sample.scores[..., part, :], knots), sample.observed[part]
+        logits = bent(x, a, b)
         p, q = torch.sigmoid(logits), posterior(logits, z, exact=EXACT)
-        mask = torch.ones(len(z), 1, dtype=torch.float64) if keep is None else keep[part].double()[:, None]
-        some = log_any(logits)[:, None].exp().clamp(min=1e-3) if doubt == "either" else torch.ones_like(mask)
+        mask = b.new_ones(len(z), 1) if keep is None else keep[part].double()[:, None]
+        some = log_any(logits)[..., None].exp().clamp(min=1e-3) if doubt == "either" else torch.ones_like(mask)
         residual, curve = mask * (q - p / some), mask * (p * (1 - p) / some)
-        sums.gradient_a += (x * residual).sum((1, 2))
-        sums.gradient_b += residual.sum(0)
-        sums.aa += torch.einsum("inl,jnl->ij", x * curve, x)
-        sums.ab += (x * curve).sum(1)
-        sums.bb += curve.sum(0)
-        sums.total += float((mask * q).sum())
-        sums.rows += float(mask.sum())
+        sums.gradient_a += (x * residual).sum((-2, -1)).movedim(0, -1)
+        sums.gradient_b += residual.sum(-2)
+        sums.aa += torch.einsum("i...nl,j...nl->...ij", x * curve, x)
+        sums.ab += (x * curve).sum(-2).movedim(0, -2)
+        sums.bb += curve.sum(-2)
+        sums.total += (mask * q).sum((-2, -1))
+        sums.rows += mask.sum()
     return sums
 
 
-def _maximise(a: Tensor, b: Tensor, s: _Sums, scale: float) -> tuple[Tensor, Tensor]:
+def _maximise(a: Tensor, b: Tensor, s: _Sums, scale: Tensor) -> tuple[Tensor, Tensor]:
     """One Newton step.
 
     Weak priors, in units of the scores' deviation: the first slope about 1 ± 4 in logits, hinges about 0 ± 2, an
     intercept about their mean ± 2: they keep rare classes finite and decide where the data does not.
     """
-    centre, pull_b = torch.zeros_like(a), 1 / 4
-    pull_a = torch.full_like(a, (scale / 2) ** 2)
-    centre[0], pull_a[0] = 1.0, (scale / 4) ** 2
+    first = torch.arange(a.shape[-1], device=a.device) == 0
+    centre, pull_a, pull_b = first.double(), (scale / torch.where(first, 4.0, 2.0)) ** 2, 1 / 4
     gradient_a = s.gradient_a - pull_a * (a - centre)
-    gradient_b = s.gradient_b - pull_b * (b - b.mean())
+    gradient_b = s.gradient_b - pull_b * (b - b.mean(-1, keepdim=True))
     bb = s.bb + pull_b
-    schur = s.aa + torch.diag(pull_a) - (s.ab / bb) @ s.ab.T
-    step_a = torch.linalg.solve(schur, gradient_a - s.ab @ (gradient_b / bb))
+    shares = s.ab / bb[..., None, :]
+    schur = s.aa + torch.diag_embed(pull_a) - shares @ s.ab.mT
+    step_a = torch.linalg.solve(schur, gradient_a - (shares @ gradient_b[..., None])[..., 0])
     step_a = (step_a * scale).clamp(-2, 2) / scale
-    step_b = ((gradient_b - s.ab.T @ step_a) / bb).clamp(-2, 2)
+    step_b = ((gradient_b - (s.ab.mT @ step_a[..., None])[..., 0]) / bb).clamp(-2, 2)
     # f must rise: every partial sum of the slopes stays positive
-    rising = (a + step_a).cumsum(0).clamp(min=1e-3)
-    new_a = torch.cat([rising[:1], rising.diff()])
+    rising = (a + step_a).cumsum(-1).clamp(min=1e-3)
+    new_a = torch.cat([rising[..., :1], rising.diff(dim=-1)], -1)
     return new_a, (b + step_b).clamp(-200, 200)
 
 
 def _hold_k(sample: Sample, a: Tensor, b: Tensor, knots: Tensor, keep: Tensor | None, k: float) -> Tensor:
     """Intercepts moved together by what brings the expected positives per row nearer to k: a damped secant step."""
     eps = 0.05
-    here, moved = (_expect(sample, a, b + shift, knots, keep, "both") for shift in (0.0, eps))
-    now = here.total / here.rows
-    rate = (moved.total / moved.rows - now) / eps
-    return b + float(np.clip((k - now) / max(rate, 1e-3), -1.5, 1.5))
+    now, moved = (_expect(sample, a, b + shift, knots, keep, "both") for shift in (0.0, eps))
+    rate = (moved.total - now.total) / now.rows / eps
+    return b + ((k - now.total / now.rows) / rate.clamp(min=1e-3)).clamp(-1.5, 1.5)[..., None]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from onelabel.losses.draw import draw_log_likelihood, log_any, posterior
-from onelabel.losses.sample import EXACT, Sample, basis
+from onelabel.losses.sample import EXACT, Sample, basis, bent
 
 #: Before any data k−1 is believed to be about 0.7, within a factor of e² (95%): decides only where scores say nothing.
 PRIOR_MEAN, PRIOR_SPREAD = math.log(0.7), 1.0
@@ -23,36 +23,34 @@ def log_likelihood(logits: Tensor, observed: Tensor, *, doubt: str) -> Tensor:
 
 def objective(
     sample: Sample, a: Tensor, b: Tensor, knots: Tensor, keep: Tensor | None, doubt: str
-) -> tuple[float, float, Tensor]:
-    """Log posterior of the observed labels up to a constant, k, and expected missing positives per row and class."""
-    total, rows, missing = 0.0, 0.0, torch.zeros_like(b)
+) -> tuple[Tensor, Tensor]:
+    """Log posterior of the observed labels up to a constant, and expected missing positives per row and class."""
+    total, rows, missing = b.new_zeros(b.shape[:-1]), 0.0, torch.zeros_like(b)
     for part in sample.blocks():
         z = sample.observed[part]
-        logits = torch.einsum("j,jnl->nl", a, basis(sample.scores[part], knots)) + b
-        mask = torch.ones(len(z), dtype=torch.float64) if keep is None else keep[part].double()
-        total += float((mask * log_likelihood(logits, z, doubt=doubt)).sum())
+        logits = bent(basis(sample.scores[..., part, :], knots), a, b)
+        mask = b.new_ones(len(z)) if keep is None else keep[part].double()
+        total = total + (mask * log_likelihood(logits, z, doubt=doubt)).sum(-1)
         q = posterior(logits, z, exact=EXACT)
-        missing += (mask[:, None] * torch.where(z == 0, q, 0.0)).sum(0)
+        missing = missing + (mask[:, None] * torch.where(z == 0, q, 0.0)).sum(-2)
         rows += float(mask.sum())
     missing = missing / max(rows, 1.0)
-    extra = max(float(missing.sum()), 1e-9)
-    prior = -0.5 * ((math.log(extra) - PRIOR_MEAN) / PRIOR_SPREAD) ** 2
-    return total + prior, 1 + extra, missing
+    extra = missing.sum(-1).clamp(min=1e-9)
+    return total - 0.5 * ((extra.log() - PRIOR_MEAN) / PRIOR_SPREAD) ** 2, missing
 
 
-def level_step(sample: Sample, a: Tensor, b: Tensor, knots: Tensor, keep: Tensor | None, doubt: str) -> float:
+def level_step(sample: Sample, a: Tensor, b: Tensor, knots: Tensor, keep: Tensor | None, doubt: str) -> Tensor:
     """The shift of all intercepts that a parabola through three values of the objective calls best, at most 1."""
     low, here, high = (objective(sample, a, b + c, knots, keep, doubt)[0] for c in (-STEP, 0.0, STEP))
     slope, curve = (high - low) / (2 * STEP), (high + low - 2 * here) / STEP**2
-    if curve >= -1e-9:
-        return math.copysign(1.0, slope) if slope else 0.0
-    return min(max(-slope / curve, -1.0), 1.0)
+    peaked = curve < -1e-9
+    return torch.where(peaked, (-slope / curve.where(peaked, -1.0)).clamp(-1, 1), slope.sign())
 
 
 def level_error(sample: Sample, a: Tensor, b: Tensor, knots: Tensor, doubt: str) -> Tensor:
     """Standard errors of missing positives per row, L and their sum, from the level's information alone."""
     points = [objective(sample, a, b + c, knots, None, doubt) for c in (-STEP, 0.0, STEP)]
-    curve = -(points[0][0] + points[2][0] - 2 * points[1][0]) / STEP**2
+    curve = -float(points[0][0] + points[2][0] - 2 * points[1][0]) / STEP**2
     spread = 1 / math.sqrt(max(curve, 0.05))
-    each = (points[2][2] - points[0][2]) / (2 * STEP)
+    each = (points[2][1] - points[0][1]) / (2 * STEP)
     return spread * torch.cat([each, each.sum().reshape(1)]).abs()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +17,8 @@ from onelabel.labels import Labels
 LIMIT = 30.0
 #: Entries (rows × classes) of the sample that calibration learns from.
 SAMPLE_ENTRIES = 2_000_000
-#: Entries of a block: small enough for the cache.
-BLOCK_ENTRIES = 150_000
+#: Entries of a block: small enough for a CPU's cache; a GPU rather has few than small ones.
+BLOCK_ENTRIES, BLOCK_ENTRIES_DEVICE = 150_000, 10_000_000
 #: Of more than twice so many classes a row's likeliest so many enter the draw's integral one by one (`losses.draw`).
 EXACT = 16
 
@@ -26,18 +27,26 @@ EXACT = 16
 class Sample:
     """Scores of held-out rows with their observed labels: one positive drawn from those present, or nothing unknown."""
 
-    scores: Tensor  #: n×L float64
+    scores: Tensor  #: n×L float64, or M×n×L of a stack of models
     observed: Tensor  #: n×L int8
 
     def blocks(self) -> Iterator[slice]:
-        step = max(1, BLOCK_ENTRIES // self.scores.shape[1])
-        for start in range(0, len(self.scores), step):
+        """Some rows at a time, of all models."""
+        rows, classes = self.observed.shape
+        room = BLOCK_ENTRIES if self.scores.device.type == "cpu" else BLOCK_ENTRIES_DEVICE
+        step = max(1, room // (classes * math.prod(self.scores.shape[:-2])))
+        for start in range(0, rows, step):
             yield slice(start, start + step)
 
 
 def basis(s: Tensor, knots: Tensor) -> Tensor:
-    """J+1 × rows × classes: s and its hinges."""
-    return torch.stack([s, *((s - knot).clamp(min=0) for knot in knots)])
+    """s (…×n×L) and its hinges at the knots (…×J), J+1 × …×n×L."""
+    return torch.stack([s, *((s - knot[..., None, None]).clamp(min=0) for knot in knots.unbind(-1))])
+
+
+def bent(x: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """Logits f(s) + intercept, …×n×L, by the basis x, f's coefficients a (…×J+1) and the intercepts b (…×L)."""
+    return torch.einsum("...j,j...nl->...nl", a, x) + b[..., None, :]
 
 
 def draw_sample(scores: Any, labels: Labels, *, entries: int = SAMPLE_ENTRIES, seed: int = 0) -> Sample:
