@@ -164,8 +164,9 @@ def test_published_csv_is_the_shared_one(shared_data: Path) -> None:
 
 
 def test_latex_escapes_what_latex_reads() -> None:
-    sheet = render.Sheet("50% & more_", ("a_b",), (("x^2 #{1} ± 0.1",),))
+    sheet = render.Sheet("50% & more_", ("a_b",), (("x^2 #{1} ± 0.1",), ("< 0.001",)))
     text = render.as_text(sheet, "latex")
+    assert "$<$ 0.001" in text  # a bare one is printed as ¡
     assert r"50\% \& more\_" in text
     assert r"x\textasciicircum 2 \#\{1\} $\pm$ 0.1" in text
 
@@ -280,3 +281,63 @@ def test_students_are_shown_beside_their_teachers_by_setting_and_draw() -> None:
         ["biased:1:1200", "on, closer, 0.2", "1", "85.00", "86.00", "85.50", "–"],
     ]
     assert page.students(tables.Results(some_rows(), {}), "voc2012") == ""
+
+
+def test_published_precision_of_pseudo_labels_stands_beside_ours() -> None:
+    sheet = tables.build("em.2", Found([], {}))
+    of = {row[0]: dict(zip(sheet.columns, row, strict=True)) for row in sheet.rows if row[0].startswith("APL")}
+    assert {name: line["published"] for name, line in of.items()} == {"APL on an": "96.44", "APL on em": "99.57"}
+    (run,) = bench.make_plan("voc2012", ["em-apl"], modes=["finetune"], seeds=[0])
+    for pseudo, told in (({"count": 50, "positive": 2.0}, "98.00 (finetune, 1 run)"), ({"count": 0}, "none made")):
+        rows = [run.row(test_map=86.0, extra={"pseudo_labels": pseudo})]
+        (line,) = [row for row in tables.build("em.2", Found(rows, {})).rows if row[0] == "APL on em"]
+        assert line[2].startswith(told)
+
+
+def test_probes_of_one_network_do_not_stand_beside_another() -> None:
+    sheet = tables.build("em.2", Found([*some_rows(), *some_rows("linear")], {}))
+    assert cell_of(sheet, "em", "ours, linear", "finetune-resnet50") == "87.07 ± 0.85"
+    assert cell_of(sheet, "em", "ours, linear", "finetune-resnet101") == "–"
+
+
+def test_runs_with_other_settings_are_counted_where_a_row_is_empty() -> None:
+    plan = bench.make_plan("voc2012", ["em"], modes=["finetune"], seeds=[0, 1], settings={"epochs": 3})
+    sheet = tables.build("gr.2", Found([p.row(test_map=80.0) for p in plan], {}))
+    assert cell_of(sheet, "em", "ours") == "not run so (2 runs with other settings)"
+    assert cell_of(sheet, "gr", "ours") == "not run"
+
+
+def test_a_paper_that_prints_another_dataset_is_said() -> None:
+    notes = tables.build("em.3", Found([], {})).notes
+    assert "the paper prints this table for cub alone" in notes
+    assert not any("alone" in note for note in tables.build("em.3", Found([], {}), dataset="cub").notes)
+
+
+def test_another_protocols_runs_make_its_table() -> None:
+    """Where nothing was run under ours, the table is of the protocol that was run."""
+    plan = bench.make_plan("voc2012", ["em", "an"], modes=["finetune"], protocol_name="em", seeds=[0, 1], search=False)
+    rows = [p.row(test_map=80.0 + 2 * p.seed + (p.method == "em"), validation_map=80.0) for p in plan]
+    sheet = tables.build("em.1", Found(rows, {}))
+    assert cell_of(sheet, "em", "ours") == "82.00 ± 1.41"
+    assert cell_of(sheet, "em", "Δ AN") == "+1.00"
+    assert any(note.startswith("protocol em ") for note in sheet.notes)
+    mixed = tables.build("em.1", Found([*rows, *some_rows()], {}))
+    assert cell_of(mixed, "an", "ours") == "85.03 ± 0.15"
+    asked = tables.build("em.1", Found([*rows, *some_rows()], {}), rules="em")
+    assert cell_of(asked, "an", "ours") == "81.00 ± 1.41"
+
+
+def test_f1_that_was_not_measured_is_said() -> None:
+    sheet = tables.build("em.7", Found(some_rows(), {}))
+    assert cell_of(sheet, "em", "micro-F1") == "not measured"
+
+
+def test_without_results_a_table_says_so_in_one_line(tmp_path: Path) -> None:
+    for place in (tmp_path, tmp_path / "none"):
+        found = tables.find(place)
+        with pytest.raises(FileNotFoundError, match=r"no results there.*onelabel bench DATA --out") as told:
+            tables.build("role.1", found)
+        assert "\n" not in str(told.value)
+        assert tables.build("gr.6", found).rows  # of the recipes alone
+        with pytest.raises(FileNotFoundError, match="no results there"):
+            page.write_page(place, tmp_path / "page.md")

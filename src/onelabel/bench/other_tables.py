@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onelabel.bench.protocols import protocol
-from onelabel.bench.published import COLUMNS, published
+from onelabel.bench.published import COLUMNS, F1_PRINTED, K_PRINTED, LABELS_PRINTED, published
 from onelabel.bench.recipe import recipe
 from onelabel.bench.render import Sheet
 
 if TYPE_CHECKING:
+    from onelabel.bench.stats import Cell
     from onelabel.bench.tables import Results, Table
 
 #: What the tables call a setting, and where the recipe has it.
@@ -32,21 +33,6 @@ GR_6: Settings = (
     ("q3", "q3"),
 )
 GR_6 += (("w at the end", "w"), ("b at the end", "b"), ("μ at the end", "mu"), ("σ at the end", "sigma"))
-#: ROLE's Tables A2 and A3 as printed: (low, high) from 5, 10 and 25 rows; classes, most, fewest, mean positives.
-K_PRINTED = {
-    "voc2012": ((1.0, 2.0), (1.1, 1.9), (1.2, 1.7)),
-    "coco2014": ((1.8, 4.4), (2.1, 4.0), (2.4, 3.6)),
-    "nuswide": ((0.8, 3.2), (1.0, 2.8), (1.3, 2.5)),
-    "cub": ((25.2, 37.8), (27.0, 35.9), (28.6, 34.2)),
-}
-LABELS_PRINTED = {
-    "voc2012": (20, 5, 1, 1.5),
-    "coco2014": (80, 18, 1, 2.9),
-    "nuswide": (81, 11, 0, 1.9),
-    "cub": (312, 71, 3, 31.4),
-}
-#: EM's Table 7 is a picture in our copy of the paper; its text gives these.
-F1_PRINTED = {("voc2012", "em"): ("85.36", "–"), ("cub", "an"): ("0", "0")}
 
 
 def hyperparameters(method: str, settings: Settings) -> Callable[[Table, Results, str], Sheet]:
@@ -113,14 +99,14 @@ def backbones_and_precision(table: Table, found: Results, dataset: str) -> Sheet
     from onelabel.bench.tables import compare
 
     sheet = compare(table, found, dataset)
-    width = len(sheet.columns) - 3
+    blank = ["–"] * (len(sheet.columns) - 4)
     lines = list(sheet.rows)
     for number in published("em", "2", dataset):
         if number.setting == "apl-label-precision":
             ours = "not offered" if number.method == "an" else _precision(found, dataset, "em-apl", positive=False)
-            lines.append((f"APL on {number.method}", "precision of pseudo-labels", ours, *["–"] * width, str(number)))
+            lines.append((f"APL on {number.method}", "precision of pseudo-labels", ours, *blank, str(number)))
     note = "precision: share of APL's negative pseudo-labels that are truly negative, at the best epoch, in %"
-    return Sheet(sheet.title, sheet.columns, tuple(line[: len(sheet.columns)] for line in lines), (*sheet.notes, note))
+    return Sheet(sheet.title, sheet.columns, tuple(lines), (*sheet.notes, note))
 
 
 def positive_precision(table: Table, found: Results, dataset: str) -> Sheet:
@@ -131,26 +117,37 @@ def positive_precision(table: Table, found: Results, dataset: str) -> Sheet:
 
 
 def _precision(found: Results, dataset: str, name: str, *, positive: bool) -> str:
-    rows = [r for r in found.rows if r.done and r.dataset == dataset and r.label == name]
+    """The mean over a method's runs, by mode; runs whose best epoch came before any pseudo-label have none."""
+    from onelabel.bench.tables import NOT_RUN, candidates
+
     texts = []
     for mode in ("finetune", "linear"):
-        mine = [r.extra["pseudo_labels"] for r in rows if r.mode == mode and "pseudo_labels" in r.extra]
-        shares = [each["positive"] if positive else 100 - each["positive"] for each in mine if each["count"]]
+        rows = candidates(found.rows, dataset, name, mode, rules=found.rules)
+        made = [r.extra["pseudo_labels"] for r in rows if r.done and "pseudo_labels" in r.extra]
+        shares = [each["positive"] if positive else 100 - each["positive"] for each in made if each["count"]]
         if shares:
-            texts.append(f"{sum(shares) / len(shares):.2f} ({mode}, {len(shares)} runs)")
-    return "; ".join(texts) or "not run"
+            runs = f"{len(shares)} run{'s' * (len(shares) > 1)}"
+            texts.append(f"{sum(shares) / len(shares):.2f} ({mode}, {runs})")
+        elif made:
+            texts.append(f"none made by the best epoch ({mode})")
+    return "; ".join(texts) or NOT_RUN
 
 
 def f1(table: Table, found: Results, dataset: str) -> Sheet:
-    from onelabel.bench.tables import NOT_RUN, pick, place_notes
+    from onelabel.bench.tables import pick, place_notes, why_absent
+
+    def text(cell: Cell | None, name: str, mode: str, metric: str) -> str:
+        if cell is None:
+            return why_absent(found.rows, dataset, name, mode)
+        return "not measured" if cell.mean(metric) is None else cell.text(metric)
 
     lines, shown = [], []
     for name in ("bce", "an", "em"):
         for mode in ("linear", "finetune"):
-            cell = pick(found.rows, dataset, name, mode)
+            cell = pick(found.rows, dataset, name, mode, rules=found.rules)
             shown.append(cell)
             printed = F1_PRINTED.get((dataset, name), ("–", "–")) if mode == "finetune" else ("–", "–")
-            ours = (cell.text("micro_f1"), cell.text("macro_f1")) if cell else (NOT_RUN, NOT_RUN)
+            ours = (text(cell, name, mode, metric) for metric in ("micro_f1", "macro_f1"))
             at = f"{cell.rows[0].f1_threshold:g}" if cell and cell.rows[0].f1_threshold else "–"
             lines.append((name, mode, at, *ours, *printed))
     columns = ("method", "setting", "threshold", "micro-F1", "macro-F1", "micro-F1 published", "macro-F1 published")

@@ -39,8 +39,10 @@ pictures, features, weights, split and label draw.
 
 def write_page(results: str | Path, out: str | Path) -> Path:
     """Write the page; the same results give the same page."""
-    target = Path(out)
-    atomic_write(target, page(tables.find(results)))
+    target, found = Path(out), tables.find(results)
+    if found.absent:
+        raise FileNotFoundError(found.absent)
+    atomic_write(target, page(found))
     return target
 
 
@@ -96,8 +98,7 @@ def overview(found: Results, dataset: str, mode: str) -> Sheet:
         where = "; ".join(dict.fromkeys(values)) or "–"
         known_as = "–" if mark is None else _anchor(mark.plain, mark.averaged_flip, mark.program, mark.program_of)
         if cell is None:
-            bad = tables.failures(found.rows, dataset, name, way)
-            lines.append((name, "–", bad[0].error[:60] if bad else NOT_RUN, *["–"] * 5, known_as, where))
+            lines.append((name, "–", _why(found, dataset, name, mode), *["–"] * 5, known_as, where))
             continue
         first = cell.rows[0]
         tried = len(cells(tables.candidates(found.rows, dataset, name, way)))
@@ -117,6 +118,12 @@ def overview(found: Results, dataset: str, mode: str) -> Sheet:
     )  # fmt: skip
     notes = tables.place_notes(list(named.values()), found)
     return Sheet(f"{dataset}, {mode}", columns, tuple(lines), notes)
+
+
+def _why(found: Results, dataset: str, name: str, mode: str) -> str:
+    """Why a method is not in an overview; beside the fine-tuned ones stand those after linear initialisation."""
+    told = tables.why_absent(found.rows, dataset, name, mode)
+    return tables.why_absent(found.rows, dataset, name, "linearinit") if (told, mode) == (NOT_RUN, "finetune") else told
 
 
 def _p(cell: Cell | None, base: Cell | None) -> float | None:

@@ -45,6 +45,7 @@ def _markdown(sheet: Sheet) -> str:
 
 _TEX = {"±": r"$\pm$", "Δ": r"$\Delta$", "–": "--", "−": "$-$", "×": r"$\times$", "α": r"$\alpha$", "β": r"$\beta$"}
 _TEX |= {"μ": r"$\mu$", "σ": r"$\sigma$", "τ": r"$\tau$", "λ₊": r"$\lambda_+$", "θ": r"$\theta$", "≥": r"$\geq$"}
+_TEX |= {"<": "$<$", ">": "$>$"}
 
 
 def _latex(sheet: Sheet) -> str:

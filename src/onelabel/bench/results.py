@@ -122,7 +122,7 @@ def find(folder: str | Path) -> Found:
     base = Path(folder)
     files = [base] if base.is_file() else sorted(base.rglob("*.parquet"))
     if not base.exists():
-        raise FileNotFoundError(f"{base}: no results there")
+        raise FileNotFoundError(no_results(base))
     best: dict[str, Row] = {}
     unreadable: dict[str, str] = {}
     for file in files:
@@ -140,6 +140,13 @@ def find(folder: str | Path) -> Found:
             if kept is None or (row.done, row.started) >= (kept.done, kept.started):
                 best[row.run_id] = row
     return Found(list(best.values()), unreadable)
+
+
+def no_results(place: Path) -> str:
+    """What to say, and do, where results were looked for and none are."""
+    committed = Path("docs/results/bench")  # of a checkout
+    near = f", --results {committed} has some" if committed.is_dir() and committed != place else ""
+    return f"{place}: no results there; onelabel bench DATA --out {place} makes them{near}"
 
 
 def read(folder: str | Path) -> list[Row]:

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from onelabel.bench.plan import Planned, make_plan
+from onelabel.bench.published import K_PRINTED
 
 WEIGHTS = (0.01, 0.02, 0.1, 0.2, 0.4, 0.9)
-#: ROLE's Table A2: the range of estimates of k from five rows.
-K_RANGE = {"voc2012": (1.0, 2.0), "coco2014": (1.8, 4.4), "nuswide": (0.8, 3.2), "cub": (25.2, 37.8)}
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ def sweep(
         return make_plan(dataset, found.methods, draws=[f"missing:{v:g}" for v in found.values], **common)
     values: Sequence[float] = found.values
     if found.key == "expected_positives":
-        low, high = K_RANGE.get(dataset, (1.0, 2.0))
+        low, high = K_PRINTED.get(dataset, K_PRINTED["voc2012"])[0]
         values = [round(float(v), 4) for v in np.linspace(low, high, 10)]
     made = []
     for line in found.lines:

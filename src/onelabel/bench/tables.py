@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +16,7 @@ from onelabel.bench.protocols import protocol
 from onelabel.bench.published import COLUMNS, Number, published
 from onelabel.bench.recipe import recipe
 from onelabel.bench.render import Sheet
-from onelabel.bench.results import Found, Row
+from onelabel.bench.results import Found, Row, no_results
 from onelabel.bench.results import find as find_rows
 from onelabel.bench.stats import Cell, chosen, holm, p_text, paired_p
 
@@ -27,11 +29,14 @@ MODES = {"linear-train-recovery": "linear", "ablation": "finetune"}
 class Results(Found):
     """Rows, and facts about label matrices (`labels-DATASET.json`) for the tables that need no run.
 
-    `remarks` is what somebody wrote about them (`remarks.md`).
+    `remarks` is what somebody wrote about them (`remarks.md`); `absent` says that there are none at all, and what to
+    do; `rules` is the protocol whose runs are shown.
     """
 
     labels: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     remarks: str = ""
+    absent: str = ""
+    rules: str = "onelabel"
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,7 @@ class Table:
     build: Callable[[Table, Results, str], Sheet]
     metric: str = "test_map"
     also: tuple[tuple[str, str], ...] = ()  #: further (table, method) of the same paper to begin with
+    of_runs: bool = True  #: False where the recipes say it all
 
     @property
     def key(self) -> tuple[str, str]:
@@ -51,27 +57,37 @@ class Table:
 
 
 def find(folder: str | Path) -> Results:
-    """A results folder with its label facts."""
+    """A results folder with its label facts; without either the answer says so, and `build` raises it where it matters."""
+    base = Path(folder)
+    if not base.is_file() and not any(base.rglob("*.parquet")) and not any(base.glob("labels-*.json")):
+        return Results([], {}, absent=no_results(base))
     found = find_rows(folder)
     labels = {}
-    for file in sorted(Path(folder).glob("labels-*.json")) if Path(folder).is_dir() else ():
+    for file in sorted(base.glob("labels-*.json")) if base.is_dir() else ():
         try:
             labels[file.stem.removeprefix("labels-")] = json.loads(file.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             found.unreadable[file.name] = str(error)
-    words = Path(folder) / "remarks.md"
+    words = base / "remarks.md"
     remarks = words.read_text(encoding="utf-8").strip() if words.is_file() else ""
     return Results(found.rows, found.unreadable, labels, remarks)
 
 
-def build(name: str, found: Found, *, dataset: str = "voc2012") -> Sheet:
-    """A table by name; always complete, with what was not run, failed or could not be read said in it."""
+def build(name: str, found: Found, *, dataset: str = "voc2012", rules: str | None = None) -> Sheet:
+    """A table by name; always complete, with what was not run, failed or could not be read said in it.
+
+    It is of runs under one protocol (`rules`): ours, or the one most were made under where none were under ours.
+    """
     if name not in TABLES:
         near = difflib.get_close_matches(name, TABLES, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise ValueError(f"there is no table {name!r}; {hint}there are {', '.join(TABLES)}")
     whole = found if isinstance(found, Results) else Results(found.rows, found.unreadable)
-    return TABLES[name].build(TABLES[name], whole, dataset)
+    if whole.absent and TABLES[name].of_runs:
+        raise FileNotFoundError(whole.absent)
+    made = Counter(row.protocol for row in whole.rows if row.dataset == dataset)
+    shown = rules or (made.most_common(1)[0][0] if made and whole.rules not in made else whole.rules)
+    return TABLES[name].build(TABLES[name], dataclasses.replace(whole, rules=protocol(shown).name), dataset)
 
 
 def candidates(
@@ -82,7 +98,7 @@ def candidates(
 
     A run without early stopping counts where the protocol's rule would have kept the same epochs.
     """
-    mine = [r for r in rows if (r.dataset, r.label, r.mode, r.protocol, r.draw) == (dataset, name, mode, rules, draw)]
+    mine = [r for r in _named(rows, dataset, name, mode) if (r.protocol, r.draw) == (rules, draw)]
     mine = [r for r in mine if r.fraction == 1 and backbone in (None, r.settings.get("backbone", "resnet50"))]
     try:
         wanted = recipe(dataset, name, mode, protocol(rules))
@@ -107,8 +123,18 @@ def pick(rows: Sequence[Row], dataset: str, name: str, mode: str, **which: Any) 
     return chosen(candidates(rows, dataset, name, mode, **which))
 
 
-def failures(rows: Sequence[Row], dataset: str, name: str, mode: str) -> list[Row]:
-    return [r for r in rows if not r.done and (r.dataset, r.label, r.mode) == (dataset, name, mode)]
+def _named(rows: Sequence[Row], dataset: str, name: str, mode: str) -> list[Row]:
+    return [r for r in rows if (r.dataset, r.label, r.mode) == (dataset, name, mode)]
+
+
+def why_absent(rows: Sequence[Row], dataset: str, name: str, mode: str) -> str:
+    """Why a method has no cell: not run, failed, or run with settings that are not those of the table."""
+    mine = _named(rows, dataset, name, mode)
+    failed = [r for r in mine if not r.done]
+    if failed:
+        return f"failed: {failed[0].error[:60]}"
+    others = f" so ({len(mine)} run{'s' * (len(mine) > 1)} with other settings)" if mine else ""
+    return NOT_RUN + others
 
 
 def place_notes(cells: Sequence[Cell | None], found: Found) -> tuple[str, ...]:
@@ -138,9 +164,10 @@ def compare(table: Table, found: Results, dataset: str) -> Sheet:
     numbers = [n for n in _numbers(table, dataset) if not n.setting.endswith("precision")]
     backbone = {n: n.setting.partition("-")[2] if n.setting.startswith("finetune-") else None for n in numbers}
     modes = {n: "finetune" if backbone[n] else MODES.get(n.setting, n.setting) for n in numbers}
-    cells = [pick(found.rows, dataset, n.name, modes[n], backbone=backbone[n]) for n in numbers]
-    base = {m: pick(found.rows, dataset, "an", m) for m in modes.values()}
-    full = {m: pick(found.rows, dataset, "bce", m) for m in modes.values()}
+    which = {"rules": found.rules}
+    cells = [pick(found.rows, dataset, n.name, modes[n], backbone=backbone[n], **which) for n in numbers]
+    base = {m: pick(found.rows, dataset, "an", m, **which) for m in modes.values()}
+    full = {m: pick(found.rows, dataset, "bce", m, **which) for m in modes.values()}
     metric = table.metric
     tests = holm([
         _p(cell, base[modes[n]], metric) if n.name != "an" else None for n, cell in zip(numbers, cells, strict=True)
@@ -155,22 +182,30 @@ def compare(table: Table, found: Results, dataset: str) -> Sheet:
         mode = modes[n]
         words = [n.name, n.setting]
         if cell is None:
-            failed = failures(found.rows, dataset, n.name, mode)
-            words += [f"failed: {failed[0].error[:60]}" if failed else NOT_RUN, *["–"] * 4]
+            words += [NOT_RUN if backbone[n] else why_absent(found.rows, dataset, n.name, mode), *["–"] * 4]
         else:
             words += [cell.text(metric), str(len(cell.rows)), _gap(cell, base[mode], metric)]
             words += [p_text(p), _gap(cell, full[mode], metric)]
         words += [cell.text("test_map_averaged_flip") if cell else "–"] if averaged else []
         if linear:
-            as_probe = pick(found.rows, dataset, n.name, "linear") if mode != "linear" else None
+            own = mode != "linear" and backbone[n] in (None, protocol(found.rules).backbone)
+            as_probe = pick(found.rows, dataset, n.name, "linear", **which) if own else None
             words += [as_probe.text(metric) if as_probe else "–"]
         lines.append((*words, str(n)))
     what = {"test_map": "test mAP", "train_map": "mAP on the training rows' true labels"}[metric]
     notes = (
         f"{what} in %, mean ± std over seeds; p: paired t-test over seeds against AN, Holm-corrected over the rows",
+        *_printed_elsewhere(table, numbers, dataset),
         *place_notes(cells, found),
     )
     return Sheet(f"{table.title} ({dataset})", (*columns, "published"), tuple(lines), notes)
+
+
+def _printed_elsewhere(table: Table, numbers: Sequence[Number], dataset: str) -> list[str]:
+    if dataset not in COLUMNS or any(n.value is not None for n in numbers):
+        return []
+    there = [name for name in COLUMNS if any(n.value is not None for n in _numbers(table, name))]
+    return [f"the paper prints this table for {', '.join(there)} alone"]
 
 
 def _p(cell: Cell | None, base: Cell | None, metric: str) -> float | None:
@@ -197,12 +232,12 @@ def _register() -> Mapping[str, Table]:
             "em.2", "EM Table 2: backbones; precision of APL's negative pseudo-labels", other.backbones_and_precision
         ),
         Table("em.3", "EM Table 3: ablation of APL", compare),
-        Table("em.5", "EM Table 5: hyperparameters", other.hyperparameters("em-apl", other.EM_5)),
+        Table("em.5", "EM Table 5: hyperparameters", other.hyperparameters("em-apl", other.EM_5), of_runs=False),
         Table("em.6", "EM Table 6: precision of positive pseudo-labels", other.positive_precision),
         Table("em.7", "EM Table 7: micro- and macro-F1", other.f1),
         Table("gr.2", "GR Table 2: methods, fine-tuned", compare),
         Table("gr.3", "GR Table 3: ablation", compare),
-        Table("gr.6", "GR Table 6: hyperparameters", other.hyperparameters("gr", other.GR_6)),
+        Table("gr.6", "GR Table 6: hyperparameters", other.hyperparameters("gr", other.GR_6), of_runs=False),
         Table("lasd.2", "LASD Table 2: methods, fine-tuned", compare),
         Table("lasd.3", "LASD Table 3: ablation", compare),
     )
