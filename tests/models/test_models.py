@@ -167,5 +167,6 @@ def test_weights_that_cannot_be_downloaded(monkeypatch: pytest.MonkeyPatch) -> N
         raise OSError("no route to host\nand much more")
 
     monkeypatch.setattr(timm, "create_model", fails)
+    monkeypatch.setattr("onelabel.models.hub.reachable", lambda address: True)
     with pytest.raises(RuntimeError, match=r"resnet50 could not be had \(no route to host\); give weights=FILE"):
         build_backbone("resnet50", weights="pretrained")

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from torch import nn
 
+from onelabel.models.hub import hub
 from onelabel.models.small import SmallCNN
 from onelabel.models.weights import is_v1_layout, load_weights, use_v1_strides
 from onelabel.system import say
@@ -85,13 +86,17 @@ def _from_timm(name: str, *, pretrained: bool, in_chans: int) -> nn.Module:
         near = difflib.get_close_matches(name, backbone_names(), n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise ValueError(f"there is no backbone {name!r}; {hint}onelabel.models.backbone_names() lists them all")
-    try:
-        made: nn.Module = timm.create_model(name, pretrained=pretrained, num_classes=0, in_chans=in_chans)
-    except Exception as error:  # no network, no such file, a hub's own errors
-        if not pretrained:
-            raise
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
-        raise RuntimeError(
-            f"the pretrained weights of {name} could not be had ({reason}); give weights=FILE, or weights='random'"
-        ) from error
+    if not pretrained:
+        plain: nn.Module = timm.create_model(name, pretrained=False, num_classes=0, in_chans=in_chans)
+        return plain
+    with hub() as away:
+        try:
+            made: nn.Module = timm.create_model(name, pretrained=True, num_classes=0, in_chans=in_chans)
+        except Exception as error:  # no network, no such file, a hub's own errors
+            first = (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
+            reason = f"{away} cannot be reached, and this machine has no copy" if away else first
+            raise RuntimeError(
+                f"the pretrained weights of {name} could not be had ({reason}); "
+                "give weights=FILE, or weights='random' (--weights)"
+            ) from error
     return made
