@@ -26,11 +26,12 @@ def test_from_a_file_to_a_table(tmp_path: Path, make: Any, capsys: pytest.Captur
     words = ["bench", file, "--methods", "an,gr:robust", "--seeds", 2, "--no-search", "--out", out, "--set", "epochs=2"]
     code, text, _ = call(capsys, *words, "--dry")
     assert (code, "4 runs: 0 done, 0 failed, 4 to do" in text) == (0, True)
+    assert "an, gr:robust · linear · seeds 0, 1\n" in text
     assert not (out / "claims").exists()
     code, text, _ = call(capsys, *words, "--device", "cpu")
     assert code == 0
     assert "4 runs made, 0 failed" in text
-    assert "gr:robust linear  seed 1: validation" in text
+    assert "gr:robust linear seed 1: validation" in text
     assert "0 runs made, 0 failed, 4 skipped" in call(capsys, *words, "--device", "cpu")[1]
     code, text, _ = call(capsys, "bench", "table", "role.1", "--results", out, "--dataset", "toy", "--format", "csv")
     assert code == 0
@@ -73,6 +74,12 @@ def test_errors_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     code, _, error = call(capsys, "bench", "table", "role.1", "--results", tmp_path / "nothing")
     assert (code, error.count("\n")) == (2, 1)
     assert "no results there" in error
+    for wrong, told in (
+        ("epoch=3", "there is no setting 'epoch'; did you mean 'epochs'"),
+        ("lr=x", "lr: 'x', expected"),
+    ):
+        code, _, error = call(capsys, "bench", "voc2012", "--methods", "em", "--set", wrong, "--dry")
+        assert (code, error.count("\n"), told in error) == (2, 1, True), error  # once, not a failed row for every run
     code, _, error = call(capsys, "bench", "voc2012", "--methods", "emm", "--dry")
     assert code == 2
     assert "did you mean 'em'" in error

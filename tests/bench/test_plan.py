@@ -145,3 +145,17 @@ def test_a_first_epoch_that_compiled_is_not_expected_again() -> None:
         extra={"images_per_second": speeds},
     )
     assert expected(run, [row]) == pytest.approx(200 - (2 - 1.5) - (100 - 10))
+
+
+def test_a_sweeps_runs_are_told_apart_in_their_lines() -> None:
+    from onelabel.bench.command import line
+
+    first, second, *_ = bench.sweep("gr.mu", "voc2012", mode="finetune", seeds=[0])
+    told = [line(p.row(test_map=80.0)) for p in (first, second)]
+    assert told[0] == "gr finetune mu=0.2 sigma=0.1 lr 1e-05 batch 8 seed 0: test 80.00"
+    assert "mu=0.4 sigma=0.1" in told[1]
+    (half,) = bench.make_plan("voc2012", ["an"], seeds=[1], draws=["biased:1"], fractions=[0.5], search=False)
+    assert (
+        line(half.row(test_map=80.0))
+        == "an linear lr 0.001 batch 16 seed 1, biased:1:1200, 50% of the rows: test 80.00"
+    )

@@ -42,6 +42,38 @@ PRINTED = {
     ("asl:em", "gamma_negative"): (2, 2, 2, 1),
     ("asl:em", "margin"): (0.2, 0.2, 0.2, 0),
     ("role", "expected_positives"): (1.5, 2.9, 1.9, 31.4),
+    ("epr", "expected_positives"): (1.5, 2.9, 1.9, 31.4),
+    ("lasd", "expected_positives"): (1.46, 2.94, 1.89, 31.4),
+    ("lasd", "gamma_positive"): (0, 0, 0, 0),
+    ("lasd", "gamma_negative"): (4, 4, 4, 4),
+    ("fan", "gamma"): (2, 2, 2, 2),
+    ("focal", "gamma"): (2, 2, 2, 2),
+    ("focal", "alpha"): (0.75, 0.75, 0.75, 0.75),
+    ("asl", "gamma_negative"): (4, 4, 4, 4),
+    ("asl-ps", "margin"): (0.05, 0.05, 0.05, 0.05),
+    ("an-ls", "positive_smoothing"): (0.1, 0.1, 0.1, 0.1),
+    ("an-ls", "unknown_smoothing"): (0.1, 0.1, 0.1, 0.1),
+    ("gr", "q1"): (0.01, 0.01, 0.01, 0.01),
+    ("l2r", "strength"): (1e-6, 1e-7, 1e-7, 1e-8),
+    ("em-apl:low-proportion", "proportion"): (0.1, 0.1, 0.1, 0.1),
+    ("em-apl:positive-too", "positive_proportion"): (0.1, 0.1, 0.1, 0.1),
+}
+#: As printed: which settings a paper searched, and over what.
+GRIDS = {
+    ("em", "alpha"): (0.01, 0.02, 0.1, 0.2, 0.4, 0.9),
+    ("em-apl", "beta"): (0.01, 0.02, 0.1, 0.2, 0.4, 0.9),
+    ("dw", "gamma"): (0.01, 0.02, 0.1, 0.2, 0.4, 0.9),
+    ("entmin", "alpha"): (0.01, 0.02, 0.1, 0.2, 0.4, 0.9),
+    ("an-ls", "positive_smoothing"): (0.1, 0.2, 0.3),
+    ("an-ls", "unknown_smoothing"): (0.1, 0.2, 0.3),
+    ("n-ls", "unknown_smoothing"): (0.1, 0.2, 0.3),
+    ("l1r", "strength"): (1e-9, 1e-8, 1e-7, 1e-6, 1e-5),
+    ("l2r", "strength"): (1e-9, 1e-8, 1e-7, 1e-6, 1e-5),
+    ("focal", "alpha"): (0.25, 0.5, 0.75),
+    ("asl", "gamma_negative"): (1, 2),
+    ("asl", "margin"): (0, 0.05, 0.2),
+    ("gr", "b"): (-2, -5, -8),
+    ("gr", "sigma"): (0.1, 0.5, 1),
 }
 
 
@@ -49,7 +81,29 @@ PRINTED = {
 def test_values_are_the_printed_ones(name: str, setting: str) -> None:
     for dataset, value in zip(DATASETS, PRINTED[name, setting], strict=True):
         found = recipe(dataset, name, "finetune", OURS)
-        assert {**found.settings, **found.hyper}[setting] == value, dataset
+        told = method(found.method, **found.hyper)._hyper  # a method's own default counts
+        assert {**found.settings, **told}[setting] == value, dataset
+
+
+@pytest.mark.parametrize("dataset", DATASETS)
+def test_grids_are_the_printed_ones_and_hold_what_was_chosen(dataset: str) -> None:
+    for (name, setting), values in GRIDS.items():
+        assert tuple(recipe(dataset, name, "finetune", OURS).search_hyper[setting]) == values, (name, setting)
+    for name in list_recipes(dataset):
+        found = recipe(dataset, name, "finetune", OURS)
+        assert found.search["lr"] == [1e-2, 1e-3, 1e-4, 1e-5]
+        assert found.search["batch_size"] == [8, 16]
+    lasd = recipe(dataset, "lasd", "finetune", OURS)
+    assert set(lasd.search_hyper) == {"tau", "lam_positive", "alpha"}
+    assert all(0.85 < tau < 1 for tau in lasd.search_hyper["tau"])
+    for name in ("lasd", "gr", "em-apl", "dw"):  # what a paper took is among what it tried
+        found = recipe(dataset, name, "finetune", OURS)
+        for setting, tried in found.search_hyper.items():
+            assert found.hyper[setting] in tried, (name, setting)
+
+
+def test_roles_table_learns_ten_times_as_fast_by_itself() -> None:
+    assert method("role", **recipe("voc2012", "role", "finetune", OURS).hyper).lr_scale == 10
 
 
 @pytest.mark.parametrize("dataset", DATASETS)
@@ -82,6 +136,13 @@ def test_protocols_differ_where_the_papers_do() -> None:
     assert recipe("voc2012", "role", "linear", protocol("role")).settings["drop_last"] is True
     assert recipe("voc2012", "role", "linearinit", protocol("role")).settings["epochs"] == 5
     assert recipe("voc2012", "role", "linearinit", OURS).settings["epochs"] == 10
+    searched = {name: each.search for name, each in PROTOCOLS.items()}  # as their texts say; GR's gives no grid
+    assert searched["role"] == ("linear", "finetune", "linearinit")
+    assert searched["em"] == ("finetune", "linearinit")
+    assert (searched["lasd"], searched["gr"]) == (("finetune",), ())
+    assert [PROTOCOLS[name].runs for name in ("role", "em", "lasd")] == [1, 3, 10]
+    for name, words in {"role": "scraped anew", "em": "official release", "lasd": "not said"}.items():
+        assert words in str(PROTOCOLS[name])
     for each in PROTOCOLS.values():
         assert each.name in str(each)
         assert each.draw in str(each)

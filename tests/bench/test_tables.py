@@ -341,3 +341,36 @@ def test_without_results_a_table_says_so_in_one_line(tmp_path: Path) -> None:
         assert tables.build("gr.6", found).rows  # of the recipes alone
         with pytest.raises(FileNotFoundError, match="no results there"):
             page.write_page(place, tmp_path / "page.md")
+
+
+def test_a_sweep_after_linear_initialisation_is_shown_with_its_lines_in_order() -> None:
+    plan = bench.sweep("role.k", "voc2012", mode="linearinit", seeds=[0])
+    (text,) = [
+        t for t in page.sweeps(tables.Results([p.row(test_map=88.0) for p in plan], {}), "voc2012") if "role.k" in t
+    ]
+    assert text.startswith("**role.k, linearinit (ROLE A1")
+    assert "lr 1e-05, batch 8" in text
+    plan = [p for p in bench.sweep("gr.mu", "voc2012", seeds=[0]) if p.hyper["mu"] in (0.2, 0.4)]
+    rows = [p.row(test_map=85.0) for p in reversed(plan)]
+    (text,) = [t for t in page.sweeps(tables.Results(rows, {}), "voc2012") if t.startswith("**gr.mu")]
+    assert [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| gr")] == [
+        "| gr sigma=0.1", "| gr sigma=0.5", "| gr sigma=1",
+    ]  # fmt: skip
+
+
+def test_a_sweep_has_its_figure_where_one_was_drawn(tmp_path: Path) -> None:
+    rows = [p.row(test_map=80.0) for p in bench.sweep("em.alpha", "voc2012", seeds=[0])]
+    for row in rows:
+        bench.write(tmp_path / "results", row)
+    target = page.write_page(tmp_path / "results", tmp_path / "page.md")
+    assert "![" not in target.read_text()
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "bench-em.alpha.svg").write_text("<svg/>")
+    (tmp_path / "figures" / "bench-gr.mu.svg").write_text("<svg/>")  # of a sweep that was not run
+    page.write_page(tmp_path / "results", target)
+    assert target.read_text().count("![") == 1
+    assert "![em.alpha: weight of the entropy](figures/bench-em.alpha.svg)" in target.read_text()
+
+
+def test_anchors_are_shown_as_measured() -> None:
+    assert "87.35; averaged 87.95; GR's program 87.5" in page.page(tables.Results(some_rows(), {}))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,9 +16,10 @@ from onelabel.bench.protocols import protocol
 from onelabel.bench.results import Row
 from onelabel.bench.runner import Tally, run
 from onelabel.bench.store import open_store
-from onelabel.bench.sweeps import sweep
+from onelabel.bench.sweeps import find_sweep, settings_of, sweep
 from onelabel.contract import list_methods
 from onelabel.data import FeatureDataset
+from onelabel.training.config import TrainConfig
 
 
 def plan_for(
@@ -31,7 +34,8 @@ def plan_for(
     settings: Mapping[str, Any] | None = None,
     search: bool | None = None,
 ) -> list[Planned]:
-    """The runs that the command line asks for: tables' or sweeps'."""
+    """The runs that the command line asks for: tables' or sweeps'. Settings that cannot be are an error here, once."""
+    TrainConfig.make(settings or {})
     common: dict[str, Any] = {"seeds": seeds, "protocol_name": protocol_name, "settings": settings, "search": search}
     if sweeps:
         return [p for name in sweeps for mode in modes for p in sweep(name, dataset, mode=mode, **common)]
@@ -39,13 +43,32 @@ def plan_for(
 
 
 def summary(plan: Sequence[Planned], out: str | Path, device: str | None = None) -> str:
-    """The protocol and the cost of a plan."""
+    """The protocol, what is planned, and the cost of it."""
     import torch
 
     rows = open_store(out).find().rows if "://" in str(out) or Path(out).exists() else []
     where = device or ("cuda" if torch.cuda.is_available() else "cpu")
     names = sorted({p.protocol for p in plan})
-    return "\n".join([*(str(protocol(name)) for name in names), str(cost(plan, rows, hardware(where)))])
+    return "\n".join(
+        [*(str(protocol(name)) for name in names), *_planned(plan), str(cost(plan, rows, hardware(where)))]
+    )
+
+
+def _planned(plan: Sequence[Planned]) -> list[str]:
+    """A plan in words, a line a mode: methods, how many settings each, draws, shares of the rows, seeds."""
+    lines = []
+    for mode in dict.fromkeys(p.mode for p in plan):
+        mine = [p for p in plan if p.mode == mode]
+        cells = {(p.name, json.dumps([p.hyper, p.settings], sort_keys=True, default=str)) for p in mine}
+        each = Counter(name for name, _ in cells)
+        words = [", ".join(dict.fromkeys(p.name for p in mine)), mode]
+        if max(each.values()) > 1:
+            words += [" or ".join(map(str, sorted(set(each.values())))) + " settings each"]
+        drawn, shares = ({getattr(p, what) for p in mine} for what in ("draw", "fraction"))
+        words += [f"draws {', '.join(sorted(drawn))}"] if drawn != {PUBLISHED} else []
+        words += [f"{len(shares)} shares of the rows"] if len(shares) > 1 else []
+        lines.append(" · ".join([*words, f"seeds {', '.join(map(str, sorted({p.seed for p in mine})))}"]))
+    return lines
 
 
 def work(
@@ -89,10 +112,15 @@ def work(
 
 
 def line(row: Row) -> str:
-    """A new result in one line."""
-    if not row.done:
-        return f"{row.label} {row.mode} seed {row.seed}: failed, {row.error}"
-    parts = [f"validation {row.validation_map:.2f}" if row.validation_map is not None else ""]
-    parts += [f"test {row.test_map:.2f}" if row.test_map is not None else ""]
-    rate = f"lr {row.settings['lr']:g} batch {row.settings.get('batch_size')}" if row.settings.get("lr") else ""
-    return f"{row.label} {row.mode} {rate} seed {row.seed}: {', '.join(p for p in parts if p)}"
+    """A new result in one line, with what tells it from the others of its sweep."""
+    words = [row.label, row.mode]
+    if row.plan.startswith("sweep:"):
+        found = find_sweep(row.plan.removeprefix("sweep:"))
+        words += [f"{key}={row.hyper[key]:g}" for key in settings_of(found) if key in row.hyper]
+    if row.settings.get("lr"):
+        words += [f"lr {row.settings['lr']:g} batch {row.settings.get('batch_size')}"]
+    where = [f"seed {row.seed}", *([row.draw] if row.draw != PUBLISHED else [])]
+    where += [f"{row.fraction:.0%} of the rows"] if row.fraction != 1 else []
+    came = [f"validation {row.validation_map:.2f}"] if row.validation_map is not None else []
+    came += [f"test {row.test_map:.2f}"] if row.test_map is not None else []
+    return f"{' '.join(words)} {', '.join(where)}: {', '.join(came) if row.done else f'failed, {row.error}'}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from onelabel.bench import tables
@@ -42,12 +43,12 @@ def write_page(results: str | Path, out: str | Path) -> Path:
     target, found = Path(out), tables.find(results)
     if found.absent:
         raise FileNotFoundError(found.absent)
-    atomic_write(target, page(found))
+    atomic_write(target, page(found, figures=[file.name for file in target.parent.glob("figures/bench-*.svg")]))
     return target
 
 
-def page(found: Results, dataset: str = DATASET) -> str:
-    """The whole page as Markdown."""
+def page(found: Results, dataset: str = DATASET, *, figures: Collection[str] = ()) -> str:
+    """The whole page as Markdown; `figures` are the files of sweeps that were drawn for it."""
     parts = [HEAD, "## All methods, linear", _sheet(overview(found, dataset, "linear"))]
     parts += ["## All methods, fine-tuned", _sheet(overview(found, dataset, "finetune"))]
     parts += ["## Does ours order methods as the papers do?", orders(found, dataset), found.remarks]
@@ -58,7 +59,7 @@ def page(found: Results, dataset: str = DATASET) -> str:
     for name in tables.TABLES:
         sheet = tables.build(name, found, dataset=dataset)
         parts += [f"### `{name}`", _sheet(_short(sheet))]
-    parts += ["## Sweeps", *sweeps(found, dataset)]
+    parts += ["## Sweeps", *sweeps(found, dataset, figures)]
     parts += ["## What is missing", missing(found, dataset)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -131,8 +132,8 @@ def _p(cell: Cell | None, base: Cell | None) -> float | None:
 
 
 def _anchor(plain: float | None, averaged: float | None, program: float | None, of: str) -> str:
-    words = [f"{plain:.1f}" if plain else "", f"averaged {averaged:.1f}" if averaged else ""]
-    words += [f"{of} program {program:.1f}" if program else ""]
+    words = [f"{plain:g}" if plain else "", f"averaged {averaged:g}" if averaged else ""]
+    words += [f"{of} program {program:g}" if program else ""]
     return "; ".join(word for word in words if word) or "–"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from onelabel.bench.draws import PUBLISHED
 from onelabel.bench.patience import replay
@@ -111,18 +111,25 @@ def stopping(found: Results, dataset: str, patience: Sequence[int] = (1, 2, 3)) 
     return as_text(Sheet(title, columns, tuple(lines), notes), "markdown")
 
 
-def sweeps(found: Results, dataset: str) -> list[str]:
-    """Every sweep as a table: a line a method (or further setting), a column a value."""
+def sweeps(found: Results, dataset: str, figures: Collection[str] = ()) -> list[str]:
+    """Every sweep as a table: a line a method (or further setting), a column a value; below it the figure there is."""
     made = []
     for each in SWEEPS.values():
         sheets = [
             _sweep_sheet(each, mine, mode)
-            for mode in ("linear", "finetune")
+            for mode in ("linear", "finetune", "linearinit")
             if (mine := of_sweep(each, found.rows, dataset, mode))
         ]
         shown = [as_text(sheet, "markdown") for sheet in sheets if len(sheet.columns) > 2]  # one value is no sweep
+        file = figure_of(each.name)
+        shown += [f"![{each.name}: {each.doc}](figures/{file})"] if shown and file in figures else []
         made += shown or [f"**{each.name}** ({each.figure}: {each.doc}): {NOT_RUN}."]
     return made
+
+
+def figure_of(name: str) -> str:
+    """The file of a sweep's figure, in the page's folder `figures`."""
+    return f"bench-{name}.svg"
 
 
 def of_sweep(each: Sweep, rows: Sequence[Row], dataset: str, mode: str) -> list[Row]:
@@ -141,8 +148,16 @@ def _sweep_sheet(each: Sweep, rows: Sequence[Row], mode: str) -> Sheet:
             grid[line_of(each, cell.rows[0])].setdefault(place, cell)
     lines = tuple(
         (line, *(at[place].text("test_map") if place in at else NOT_RUN for place in places))
-        for line, at in grid.items()
+        for line, at in sorted(grid.items(), key=lambda item: _order(each, next(iter(item[1].values())).rows[0]))
     )
     seeds = max(len(cell.rows) for at in grid.values() for cell in at.values())
-    title = f"{each.name}, {mode} ({each.figure}: {each.doc}); test mAP, up to {seeds} seeds, the recipe's lr and batch"
+    rates = sorted({f"lr {r.settings.get('lr', 0):g}, batch {r.settings.get('batch_size')}" for r in rows})
+    how = rates[0] if len(rates) == 1 else "each method's recipe"
+    title = f"{each.name}, {mode} ({each.figure}: {each.doc}); test mAP, up to {seeds} seeds, {how}"
     return Sheet(title, (each.key, *(f"{place:g}" for place in places)), lines)
+
+
+def _order(each: Sweep, row: Row) -> tuple[float, ...]:
+    """Lines as the sweep lists them: by method, then by the further settings' values."""
+    extra = next((tuple(float(row.hyper[k]) for k in line) for line in each.lines if line), ())
+    return (float(each.methods.index(row.label)), *extra)

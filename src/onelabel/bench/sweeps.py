@@ -114,6 +114,12 @@ def sweep(
     return made
 
 
+def settings_of(found: Sweep) -> list[str]:
+    """The method's settings that differ within a sweep; GR's τ is −b/w."""
+    lines = [key for line in found.lines for key in line]
+    return list(dict.fromkeys(["w" if found.name == "gr.tau" else found.key, *lines]))
+
+
 def position(found: Sweep, row: Any) -> float:
     """Where a row lies on a sweep's axis."""
     if found.key == "fraction":

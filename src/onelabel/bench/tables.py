@@ -57,7 +57,7 @@ class Table:
 
 
 def find(folder: str | Path) -> Results:
-    """A results folder with its label facts; without either the answer says so, and `build` raises it where it matters."""
+    """A results folder with its label facts; without either the answer says so, and `build` raises it."""
     base = Path(folder)
     if not base.is_file() and not any(base.rglob("*.parquet")) and not any(base.glob("labels-*.json")):
         return Results([], {}, absent=no_results(base))
