@@ -64,7 +64,7 @@ def test_pictures_are_recorded_with_their_network(tmp_path: Path, capsys: pytest
 def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
     assert "gr.mu" in call(capsys, "bench", "sweeps")[1]
     assert "em.7" in call(capsys, "bench", "table")[1]
-    assert "early stopping em" in call(capsys, "bench", "protocols")[1]
+    assert "early stopping at the first epoch that does not improve" in call(capsys, "bench", "protocols")[1]
 
 
 def test_errors_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -373,4 +373,6 @@ def test_a_sweep_has_its_figure_where_one_was_drawn(tmp_path: Path) -> None:
 
 
 def test_anchors_are_shown_as_measured() -> None:
-    assert "87.35; averaged 87.95; GR's program 87.5" in page.page(tables.Results(some_rows(), {}))
+    text = page.page(tables.Results([*some_rows(), *some_rows("linear")], {}))
+    assert "87.35; averaged 87.95; GR's program 87.5" in text
+    assert "83.1; ROLE's program 83.0" in text

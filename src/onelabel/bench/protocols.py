@@ -7,6 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+#: Rules of early stopping that have a name (`training.stopping`), in words.
+STOPPING = {
+    "none": "none",
+    "em": "at the first epoch that does not improve on validation",
+    "gr": "when validation mAP is more than 2 below its best",
+}
 GRID_LR, GRID_BATCH = (1e-2, 1e-3, 1e-4, 1e-5), (8, 16)
 
 
@@ -63,7 +69,7 @@ class Protocol:
     @property
     def _stopping(self) -> str:
         if isinstance(self.stop, str):
-            return self.stop
+            return STOPPING[self.stop]
         weights = "the averaged weights'" if self.ema else "the weights'"
         return f"(not linear) after {self.stop} epochs in which {weights} validation mAP has not improved"
 
