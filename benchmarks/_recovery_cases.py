@@ -9,7 +9,7 @@ import numpy as np
 
 from onelabel.labels import Labels, drop_labels
 from onelabel.probes import ProbeSpec, fit_probes
-from onelabel.recovery.folds import assign_folds
+from onelabel.probes.folds import assign_folds
 
 Arrays = tuple[np.ndarray, np.ndarray]
 VOC = Path(__file__).resolve().parents[2] / "shared/data/voc2012"

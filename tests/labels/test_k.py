@@ -60,6 +60,9 @@ def test_equal_rows_do_not_make_certainty() -> None:
     assert 0 < got.low < 1 < got.high < 2
     assert estimate_k([[1, 0, 0]]) == KEstimate(1.0, 0.0, 3.0, 1)
     assert estimate_k([[1, 1]] * 2).high == 2  # never above L
+    assert got.low < 1
+    assert estimate_k([[1, 0, 0]] * 5, least=1).low == 1  # every row is known to have a label
+    assert estimate_k([[1, 0, 0]], least=1).low == 1
     assert estimate_k([[0, 0]] * 2).low == 0
 
 

@@ -100,10 +100,9 @@ def test_priors_by_em_find_k_where_the_scores_are_sharp(k):
     true = rng.random((4 * rows, classes)) < prior.clip(max=0.9)
     true = true[true.any(1)][:rows]
     one = np.array([rng.choice(np.flatnonzero(row)) for row in true])
-    # P(named | x) of a classifier that sees the truth, give or take
-    sure = np.where(true, 0.97, 0.01)
-    named = sure / sure.sum(1, keepdims=True)
-    found = estimate_priors(named, Labels.from_classes(one, num_classes=classes))
+    # a classifier that sees the truth, give or take, on a scale of its own
+    seen = 1 / (1 + np.exp(-(6 * true - 5 + rng.normal(size=true.shape))))
+    found = estimate_priors(seen, Labels.from_classes(one, num_classes=classes))
     assert found.converged
     assert found.k == pytest.approx(true.sum(1).mean(), rel=0.1)
     np.testing.assert_allclose(found.priors, true.mean(0), atol=0.06)

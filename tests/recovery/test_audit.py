@@ -174,3 +174,14 @@ def test_review_reads_the_files(made: Any, tmp_path: Path) -> None:
     assert sum(batch.num_rows for batch in opened.batches()) == opened.rows
     plan_audit(file, rows=20).save(tmp_path / "audit.parquet")
     assert next(source.read_audit(tmp_path / "audit.parquet").batches()).num_rows == 20
+
+
+def test_k_is_at_least_what_was_observed_unless_contradicted(made: Any) -> None:
+    file, _, observed = made
+    plan = plan_audit(file, rows=6, seed=1)
+    named = observed[plan.rows] > 0
+    only = np.where(named, 1, -1).astype(np.int8)  # the auditor finds nothing beside what was named
+    got = estimate_audit(file, plan, only).overall["k"]
+    assert 1 <= got.low <= got.value <= got.high
+    wrong = np.full_like(only, -1)  # nothing at all: what was named is not there
+    assert estimate_audit(file, plan, wrong).overall["k"].low < 1

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from onelabel.labels import Labels, drop_labels
-from onelabel.probes import ProbeSpec
+from onelabel.probes import ProbeSpec, choose
+from onelabel.probes.folds import assign_folds
 from onelabel.recovery import AuditRows, RecoveredFile, crossfit, recover
 from onelabel.recovery.correction import fit_correction, logit
-from onelabel.recovery.folds import assign_folds
 from onelabel.recovery.summary import ClassSummary, added
 from onelabel.recovery.thresholds import Histogram, choose_thresholds
 
@@ -311,3 +311,13 @@ def test_the_default_adds_what_is_likely_to_be_right(tmp_path: Path) -> None:
         by[name] = (called.sum(), y[called].mean() if called.any() else 1.0)
     assert by["f1"][1] < 0.5 < by["default"][1]
     assert by["default"][0] < by["f1"][0]
+
+
+def test_k_is_estimated_in_one_way(tmp_path: Path) -> None:
+    """`compare` and `train --method auto` (`choose`) say the k that `recover` says."""
+    X, _, y = dataset(300, 5)
+    labels = drop_labels(y, seed=3)
+    choice = choose(X, labels, methods=["an"], lr=[1e-2], epochs=2, seeds=[0], progress=False)
+    done = recover(X, labels, tmp_path / "r.parquet", show=False)
+    assert choice.k == pytest.approx(done.k, abs=0.01)
+    assert 1 <= done.k_interval[0] <= choice.k <= done.k_interval[1]

@@ -10,7 +10,7 @@ import pytest
 
 from onelabel.data import load_dataset
 from onelabel.recovery import networks
-from onelabel.recovery.folds import assign_folds
+from onelabel.probes.folds import assign_folds
 
 SETTINGS = {
     "method": "an", "backbone": "small-cnn", "size": 16, "epochs": 1, "batch_size": 20, "lr": 1e-3, "device": "cpu",

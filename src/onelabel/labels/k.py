@@ -30,7 +30,13 @@ class KEstimate:
 
 
 def estimate_k(
-    true_rows: Any, *, n: int | None = None, level: float = 0.90, repeats: int = 100_000, seed: int = 0
+    true_rows: Any,
+    *,
+    n: int | None = None,
+    level: float = 0.90,
+    least: float = 0.0,
+    repeats: int = 100_000,
+    seed: int = 0,
 ) -> KEstimate:
     """Estimate k from fully labelled rows, with an interval.
 
@@ -44,6 +50,7 @@ def estimate_k(
 
     Args:
         true_rows: 0/1 matrix, or fully observed :class:`Labels`.
+        least: what k cannot be below: 1 where every row of the dataset has an observed positive.
     """
     counts, num_classes = _counts(true_rows, "true_rows")
     if n is not None:
@@ -51,10 +58,10 @@ def estimate_k(
     _check_level(level)
     size, mean = len(counts), float(counts.mean())
     if size == 1:
-        return KEstimate(mean, 0.0, float(num_classes), 1, level)
+        return KEstimate(mean, least, float(num_classes), 1, level)
     variance = max(float(counts.var(ddof=1)), 1 / size)
     half = _student(level, size - 1) * math.sqrt(variance / size)
-    return KEstimate(mean, max(mean - half, 0.0), min(mean + half, float(num_classes)), size, level)
+    return KEstimate(mean, max(mean - half, least), min(mean + half, float(num_classes)), size, level)
 
 
 def k_interval(true: Any, *, n: int, level: float = 0.90, repeats: int = 100_000, seed: int = 0) -> KEstimate:

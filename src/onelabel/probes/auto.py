@@ -15,12 +15,15 @@ from onelabel.labels import Labels, estimate_k
 from onelabel.probes.criteria import CRITERIA, DEFAULT_BLIND, Interval, audit, criterion_for, is_clean, true_matrix
 from onelabel.probes.engine import fit_probes
 from onelabel.probes.features import Features, as_features
+from onelabel.probes.folds import held_out_logits
 from onelabel.probes.prior import estimate_priors
 from onelabel.probes.results import ProbeResults, Row
 from onelabel.probes.spec import ProbeSpec, grid
 
 #: Fewer audited rows than this choose worse than the single positives do (docs/probes.md); they still give k.
 AUDIT_ROWS = 100
+#: Rows with one label from which k is estimated at most.
+K_ROWS = 4000
 #: What is tried unless the caller says otherwise: every family that works without clean labels.
 METHODS: Mapping[str, Mapping[str, Any]] = {
     "an": {},
@@ -98,7 +101,10 @@ def choose(
         source, kind = (_take(X, kept), labels.take(kept)), "held"
     train, observed = (X, labels) if len(rows) == len(X) else (_take(X, rows), labels.take(rows))
     chosen = criterion_for(criterion, source[1])
-    k, k_said = (float(k), f"k = {k:g} as given") if k is not None else _k(train, observed, source, clean, audit_rows)
+    if k is None:
+        k, k_said = _k(X, labels, source, clean, audit_rows, device, progress)
+    else:
+        k, k_said = float(k), f"k = {k:g} as given"
     if specs is None:
         size = batch_size or (16 if len(train) < 20_000 else 64)
         table = methods if methods is not None else METHODS
@@ -149,26 +155,30 @@ def _hold_out(labels: Labels, share: float) -> tuple[NDArray[np.int64], NDArray[
 
 
 def _k(
-    X: Features, labels: Labels, source: tuple[Any, Any], clean: bool, audit_rows: tuple[Any, Any] | None
-) -> tuple[float, str]:
+    X: Features, labels: Labels, source: tuple[Any, Any], clean: bool, audit_rows: tuple[Any, Any] | None,
+    device: torch.device | str | None, progress: bool,
+) -> tuple[float, str]:  # fmt: skip
+    named = labels.positives_per_row()
     if audit_rows is not None and len(audit_rows[1]) >= 5:
-        estimate = estimate_k(np.asarray(audit_rows[1]))
+        estimate = estimate_k(np.asarray(audit_rows[1]), least=float(named.mean()))
         return max(estimate.mean, 1e-3), f"{estimate} from the audit"
     if clean:
         mean = float(true_matrix(source[1]).sum(1).mean())
         return max(mean, 1e-3), f"k = {mean:.2f} from the validation rows"
     if labels.is_fully_observed:
-        mean = float(labels.positives_per_row().mean())
-        return max(mean, 1e-3), f"k = {mean:.2f}, counted"
-    named = source[1].positives_per_row()
-    if not (named == 1).any():  # no draw to learn from: what was observed is the least there can be
         mean = float(named.mean())
-        return max(mean, 1e-3), f"k = {mean:.2f}, counted: no held-out row has exactly one observed positive"
-    # an assume-negative probe at its best epoch on the held-out single positives says which label would be named
-    first = fit_probes(X, labels, grid("an", lr=1e-3, batch_size=32, epochs=12), validation=source, progress=False)
-    said = torch.sigmoid(first.scores(source[0], 0)).nan_to_num(0.5)
-    estimate_ = estimate_priors(said, source[1])
-    return max(estimate_.k, 1e-3), str(estimate_)
+        return max(mean, 1e-3), f"k = {mean:.2f}, counted"
+    single = np.flatnonzero(named == 1)
+    if len(single) < 2:  # no draw to learn from: what was observed is the least there can be
+        mean = float(named.mean())
+        return max(mean, 1e-3), f"k = {mean:.2f}, counted: no rows with exactly one observed positive"
+    if len(single) > K_ROWS:
+        single = np.sort(np.random.default_rng(0).choice(single, K_ROWS, replace=False))
+    part = labels.take(single)
+    found = estimate_priors(
+        torch.sigmoid(held_out_logits(_take(X, single), part, device=device, progress=progress)), part
+    )
+    return found.k, str(found)
 
 
 def _with_k(spec: ProbeSpec, k: float) -> ProbeSpec:

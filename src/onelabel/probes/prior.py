@@ -25,20 +25,19 @@ class PriorEstimate:
     converged: bool
 
     def __str__(self) -> str:
-        return f"k ≈ {self.k:.2f} from scores by EM over {len(self.priors)} class priors ({self.iterations} iterations)"
+        return f"k ≈ {self.k:.2f} from held-out scores by EM over {len(self.priors)} class priors"
 
 
 def estimate_priors(probabilities: Any, observed: Labels, *, rows: int = 4000) -> PriorEstimate:
     """Class priors by EM, from held-out rows that each have one observed positive.
 
-    `probabilities` s are P(label l is the one observed | x): what an assume-negative (`an`) probe learns, on rows it
-    was not trained on. The observed label o is one draw from the row's positives Y; the y are independent given x with
-    p_l = P(y_l=1 | x) = σ(a·logit s_l + b_l), a and b_l by `losses.calibrate.fit_calibration`; π_l is the mean over
-    rows of P(y_l=1 | x, o). At the optimum s = p·P(o=l | y_l=1), the propensity that the draw implies.
+    `probabilities` s are of any classifier that was not trained on these rows. The observed label o is one draw from
+    the row's positives; the y are independent given x with p_l = P(y_l=1 | x) = σ(f(logit s_l) + b_l), f and b_l by
+    `losses.calibrate.fit_calibration`, as `recovery.recover` has them; π_l is the mean over rows of P(y_l=1 | x, o).
 
     What one label per row cannot tell is whether a classifier in doubt between two classes sees either or both. Doubt
-    is read as both, so k comes out too high on weak features (VOC: 1.5–1.8 for 1.46; see docs/probes.md). Where the
-    number matters, audit five rows and use `labels.estimate_k`.
+    is read as either, and k comes out too low on weak features (docs/probes.md). Where the number matters, audit five
+    rows and use `labels.estimate_k`.
     """
     s = torch.as_tensor(np.asarray(probabilities), dtype=torch.float64)
     if tuple(s.shape) != observed.shape:
@@ -47,6 +46,6 @@ def estimate_priors(probabilities: Any, observed: Labels, *, rows: int = 4000) -
         raise ValueError("probabilities must lie in [0, 1]: apply sigmoid to logits first")
     logits = torch.logit(s.clamp(1e-7, 1 - 1e-7))
     sample = draw_sample(logits, observed, entries=rows * observed.num_classes)
-    fitted = fit_calibration(sample, knots=(), doubt="both")
+    fitted = fit_calibration(sample)
     values = posterior(fitted.logits(sample.scores), sample.observed).mean(0).numpy()
     return PriorEstimate(values, float(values.sum()), fitted.iterations, fitted.converged)

@@ -117,9 +117,12 @@ def estimate_audit(
     count = (float(known.count_kept.sum()), float(known.count_added.sum()))
     overall = _overall(totals.sum(1), count, design, residual.sum(2), boot, level)
     rows = float(size.sum())
-    t = overall["count"]
-    overall["k"] = Estimate(t.value / rows, t.low / rows, t.high / rows)
     contradictions = int(((answers[whole] < 0) & known.seen.astype(bool)).sum())
+    t = overall["count"]
+    if not contradictions:  # what was observed is there: k is at least 1 where every row has a label
+        least = float(observed.sum())
+        t = overall["count"] = Estimate(max(t.value, least), max(t.low, least), max(t.high, least))
+    overall["k"] = Estimate(t.value / rows, t.low / rows, t.high / rows)
     return AuditEstimate(int(whole.sum()), level, overall, classes, contradictions, int((answers[whole] == 0).sum()))
 
 

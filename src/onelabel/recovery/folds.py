@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from onelabel.contract import method_info
 from onelabel.labels import Labels
-from onelabel.probes import ProbeSpec, fit_probes
+from onelabel.probes import ProbeSpec
 from onelabel.probes.features import SparseRows, as_features
+from onelabel.probes.folds import DEFAULT, assign_folds, fold_probes
 
 Scores = NDArray[np.float32]
 #: Entries of scores (rows × classes) that are held at a time.
 CHUNK_ENTRIES = 4_000_000
-DEFAULT = ProbeSpec("em", lr=1e-3, batch_size=64, epochs=25)
 #: What "auto" tries.
 AUTO = ("an-ls", "em", "gr", "role", "roll-call")
 
@@ -84,22 +84,6 @@ class CrossFit:
         return out
 
 
-def assign_folds(labels: Labels, folds: int, *, seed: int = 0) -> NDArray[np.int8]:
-    """A fold per row, stratified: the rows of each observed class are dealt out in turn."""
-    rows = labels.num_examples
-    if not 2 <= folds <= min(rows, 100):
-        raise ValueError(f"folds must lie in [2, {min(rows, 100)}], got {folds}")
-    kind = np.full(rows, labels.num_classes)
-    at, classes = labels.positive_index()
-    kind[at[::-1]] = classes[::-1]  # a row with several counts under its first
-    rng = np.random.default_rng(seed)
-    order = rng.permutation(rows)
-    order = order[np.argsort(kind[order], kind="stable")]
-    fold = np.empty(rows, np.int8)
-    fold[order] = np.arange(rows) % folds
-    return rng.permutation(folds).astype(np.int8)[fold]
-
-
 def crossfit(
     features: Any,
     labels: Labels,
@@ -130,16 +114,10 @@ def crossfit(
         raise ValueError(f"labels hold no positive ({labels!r}): nothing can be learnt from them")
     fold = assign_folds(labels, folds, seed=seed)
     specs = [_spec(name, k) for name in AUTO] if spec == "auto" else [_spec(spec, k)]
-    rng = np.random.default_rng(seed)
     weight = np.zeros((len(specs), folds, labels.num_classes, X.shape[1]), np.float32)
     bias = np.zeros((len(specs), folds, labels.num_classes), np.float32)
-    for f in range(folds):
-        rows = np.flatnonzero(fold != f)
-        if max_rows is not None and len(rows) > max_rows:
-            rows = np.sort(rng.choice(rows, max_rows, replace=False))
-        part = X[torch.from_numpy(rows)]
-        mine = [_sized(each, len(rows)) for each in specs]
-        fitted = fit_probes(part, labels.take(rows), mine, device=device, progress=progress)
+    options: dict[str, Any] = {"max_rows": max_rows, "seed": seed, "device": device, "progress": progress}
+    for f, fitted in enumerate(fold_probes(X, labels, fold, specs, **options)):
         weight[:, f], bias[:, f] = fitted.weight, fitted.bias
     array = features if isinstance(features, np.ndarray) else X.numpy()
     made = [CrossFit(array, fold, weight[i], bias[i], each, "as asked") for i, each in enumerate(specs)]
@@ -156,14 +134,6 @@ def _spec(spec: ProbeSpec | str, k: float | None) -> ProbeSpec:
     takes = k is not None and "expected_positives" in method_info(spec).defaults
     hyper = {"expected_positives": k} if takes else {}
     return ProbeSpec(spec, hyper, DEFAULT.lr, DEFAULT.batch_size, 0, DEFAULT.epochs)
-
-
-def _sized(spec: ProbeSpec, rows: int) -> ProbeSpec:
-    if spec.batch_size <= rows:
-        return spec
-    from dataclasses import replace
-
-    return replace(spec, batch_size=rows)
 
 
 def pieces(scores: Scored, *, entries: int = CHUNK_ENTRIES) -> Iterator[NDArray[np.int64]]:

@@ -14,7 +14,8 @@ from onelabel.data import FileSource, load_dataset
 from onelabel.data.cache import features as picture_features
 from onelabel.labels import Labels
 from onelabel.probes import ProbeSpec
-from onelabel.recovery.folds import DEFAULT, ArrayScores, CrossFit, pieces
+from onelabel.probes.folds import DEFAULT
+from onelabel.recovery.folds import ArrayScores, CrossFit, pieces
 from onelabel.system import reading, say
 
 

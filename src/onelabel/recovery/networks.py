@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onelabel.data import Splits
-from onelabel.recovery.folds import assign_folds
+from onelabel.probes.folds import assign_folds
 from onelabel.training import Run, evaluate, train
 
 LIMIT = 15.0  # float32 probabilities end there: σ(15) = 1 − 3e-7
