@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from onelabel.data import load_dataset
-from onelabel.recovery import networks
 from onelabel.probes.folds import assign_folds
+from onelabel.recovery import networks
 
 SETTINGS = {
     "method": "an", "backbone": "small-cnn", "size": 16, "epochs": 1, "batch_size": 20, "lr": 1e-3, "device": "cpu",
