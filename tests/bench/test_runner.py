@@ -211,3 +211,29 @@ def test_bench_into_a_database(tmp_path: Path, splits: Any) -> None:
     assert bench.run(small_plan(), splits, out=url, device="cpu").made == 4
     assert bench.run(small_plan(), splits, out=url, device="cpu").skipped == 4
     assert len(Database(url).find().rows) == 4
+
+
+def test_a_claim_whose_maker_died_before_it_could_sign_is_taken_over(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    store = Database(f"sqlite:///{tmp_path}/bench.db")
+    assert store._create("r", 0)  # and killed here: neither owner nor beat
+    assert claims.claim(store, "r", lease=0.2) is None  # it may be writing them this moment
+    time.sleep(0.3)
+    assert claims.claim(store, "r", lease=0.2) == 1
+
+
+def test_a_claim_forgotten_between_two_looks_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("optuna")
+    store = Database(f"sqlite:///{tmp_path}/bench.db")
+    assert claims.claim(store, "r") == 0
+    gone = store._study("r", 0)
+    store.clear("r")
+    monkeypatch.setattr(store, "_study", lambda run_id, generation: gone)  # found, then deleted by whoever finished
+    store.beat("r", 0)
+    assert store.silence("r", 0) == 0
+
+
+def test_a_database_that_cannot_be_is_one_line() -> None:
+    pytest.importorskip("optuna")
+    with pytest.raises(ValueError, match=r"foo://…: no such kind of database; expected such as sqlite:///bench.db"):
+        open_store("foo://user:secret@host/x")

@@ -11,12 +11,12 @@ import contextlib
 import json
 import os
 import random
-import socket
 import time
 import uuid
 from pathlib import Path
 from typing import Any, Protocol
 
+from onelabel.bench.identity import identity, is_dead
 from onelabel.bench.results import Found, Row, as_dict, find, from_dict, write
 from onelabel.system import need
 
@@ -89,7 +89,7 @@ class Folder:
             return 0.0  # cleared this moment: the run has a result
         except (OSError, ValueError):  # made and not yet written
             owner = {}
-        if owner.get("machine") == self.me["machine"] and _dead(owner):
+        if owner.get("machine") == self.me["machine"] and is_dead(owner):
             return float("inf")
         return max(0.0, self._now() - beaten)
 
@@ -137,6 +137,9 @@ class Database:
         for left in range(tries - 1, -1, -1):
             try:
                 return self.optuna.storages.get_storage(url)
+            except errors.ArgumentError:  # the URL may hold a password: only its kind is repeated
+                kind = url.partition("://")[0]
+                raise ValueError(f"{kind}://…: no such kind of database; expected such as sqlite:///bench.db") from None
             except errors.DBAPIError as error:
                 if not left:
                     raise OSError(f"{url.split('://')[0]} database: {str(error).splitlines()[0]}") from None
@@ -175,19 +178,29 @@ class Database:
         return generation
 
     def beat(self, run_id: str, generation: int) -> None:
+        self._note(run_id, generation, "beat")
+
+    def _note(self, run_id: str, generation: int, what: str) -> None:
         study = self._study(run_id, generation)
         if study is not None:
-            self.storage.set_study_user_attr(study, "beat", time.time())
+            with contextlib.suppress(KeyError):  # forgotten meanwhile
+                self.storage.set_study_user_attr(study, what, time.time())
 
     def silence(self, run_id: str, generation: int) -> float:
         study = self._study(run_id, generation)
+        try:
+            known = {} if study is None else self.storage.get_study_user_attrs(study)
+        except KeyError:
+            study = None
         if study is None:
-            return 0.0
-        known = self.storage.get_study_user_attrs(study)
+            return 0.0  # cleared this moment: the run has a result
         owner = known.get("owner", {})
-        if owner.get("machine") == self.me["machine"] and _dead(owner):
+        if owner.get("machine") == self.me["machine"] and is_dead(owner):
             return float("inf")
-        return max(0.0, time.time() - known.get("beat", time.time()))
+        since = known.get("beat", known.get("seen"))
+        if since is None:  # made and not yet signed, or its maker died in between: silent from the first look on
+            self._note(run_id, generation, "seen")
+        return 0.0 if since is None else max(0.0, time.time() - since)
 
     def clear(self, run_id: str) -> None:
         for generation in range(self.latest(run_id), -1, -1):
@@ -223,29 +236,3 @@ def open_store(place: str | Path | Store) -> Store:
     if isinstance(place, (str, Path)):
         return Database(str(place)) if "://" in str(place) else Folder(place)
     return place
-
-
-def identity() -> dict[str, Any]:
-    """Who claims: the machine with its process namespace (two containers may share a name), and the process."""
-    parts = [socket.gethostname()]
-    for source in (lambda: Path("/proc/sys/kernel/random/boot_id").read_text().strip(), _namespace):
-        with contextlib.suppress(OSError):
-            parts.append(source())
-    return {"machine": "/".join(parts), "pid": os.getpid(), "born": _born(os.getpid())}
-
-
-def _namespace() -> str:
-    return os.readlink("/proc/self/ns/pid")
-
-
-def _born(pid: int) -> str | None:
-    """When a process started, in the kernel's ticks: a number may be given to another process later."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return None
-
-
-def _dead(owner: dict[str, Any]) -> bool:
-    pid, born = owner.get("pid"), owner.get("born")
-    return isinstance(pid, int) and born is not None and _born(pid) != born
