@@ -376,3 +376,20 @@ def test_anchors_are_shown_as_measured() -> None:
     text = page.page(tables.Results([*some_rows(), *some_rows("linear")], {}))
     assert "87.35; averaged 87.95; GR's program 87.5" in text
     assert "83.1; ROLE's program 83.0" in text
+
+
+def test_rows_that_repeat_anothers_numbers_are_said() -> None:
+    assert any("WAN" in note and "`dw`" in note for note in tables.build("lasd.2", Found([], {})).notes)
+    assert any("plain ASL" in note for note in tables.build("lasd.3", Found([], {})).notes)
+    assert any("linear initialisation" in note for note in tables.build("gr.2", Found([], {})).notes)
+    # GR's ROLE repeats EM's with linear initialisation where the numbers are EM's: not on NUS-WIDE and CUB
+    for dataset in ("voc2012", "coco2014", "nuswide", "cub"):
+        (role,) = [n for n in published("gr", "2", dataset) if n.method == "role"]
+        theirs = {n.value for n in published("em", "1", dataset) if n.method == "role" and n.setting == "linearinit"}
+        assert (role.setting == "linearinit") == (role.value in theirs), dataset
+
+
+def test_a_dataset_without_runs_is_said() -> None:
+    notes = tables.build("role.1", Found(some_rows(), {}), dataset="voc2021").notes
+    assert "no runs of voc2021 here; there are runs of voc2012" in notes
+    assert "no runs of voc2012 here" in tables.build("role.1", Found([], {})).notes

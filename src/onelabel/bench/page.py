@@ -25,6 +25,7 @@ ORDERS: tuple[tuple[str, str, str], ...] = (
     ("gr", "2", "finetune"),
     ("lasd", "2", "finetune"),
     ("gr", "3", "ablation"),
+    ("lasd", "3", "ablation"),
 )
 HEAD = """# Benchmarks
 

@@ -12,8 +12,8 @@ COLUMNS = {"voc2012": "voc", "coco2014": "coco", "nuswide": "nus", "cub": "cub"}
 #: (source, table, method) → the name of the same thing here, where it differs: EM's ASL has other settings than LASD's,
 #: ROLE's N-LS than EM's, and LASD's "WAN" repeats EM's tuned down-weighting.
 SAME = {("em", "1", "asl"): "asl:em", ("role", "A1", "n-ls"): "n-ls:role", ("lasd", "2", "wan"): "dw"}
-#: (source, table, method) → the setting a row really has: GR's "ROLE" repeats EM's ROLE with linear initialisation.
-REALLY = {("gr", "2", "role"): "linearinit"}
+#: (source, table, method, dataset) → the setting a row really has: GR's "ROLE" repeats EM's with linear initialisation.
+REALLY = {("gr", "2", "role", "voc2012"): "linearinit", ("gr", "2", "role", "coco2014"): "linearinit"}
 
 #: ROLE's Tables A2 and A3 as printed: (low, high) from 5, 10 and 25 rows; classes, most, fewest, mean positives.
 K_PRINTED = {
@@ -78,7 +78,7 @@ def published(source: str, table: str, dataset: str) -> list[Number]:
     for line in _lines("published.csv"):
         if (line["source"], line["table"]) == (source, table):
             value, std = (line[column], line[f"{column}_std"]) if column else ("", "")
-            setting = REALLY.get((source, table, line["method"]), line["setting"])
+            setting = REALLY.get((source, table, line["method"], dataset), line["setting"])
             found.append(Number(source, table, setting, line["method"], _number(value), _number(std)))
     return found
 

@@ -21,6 +21,11 @@ from onelabel.bench.results import find as find_rows
 from onelabel.bench.stats import Cell, chosen, holm, p_text, paired_p
 
 NOT_RUN = "not run"
+#: Printed rows that are another paper's, or another row's.
+GR_2 = (
+    "its ROLE on VOC and COCO repeats EM's with linear initialisation; its SMILE on NUS-WIDE and CUB repeats its SPLC"
+)
+LASD_2 = "its WAN repeats EM's tuned down-weighting (`dw`); its AN, AN-LS, ROLE, EM and EM-APL repeat EM's numbers, too"
 #: What a published row's setting is among our modes.
 MODES = {"linear-train-recovery": "linear", "ablation": "finetune"}
 
@@ -49,6 +54,7 @@ class Table:
     metric: str = "test_map"
     also: tuple[tuple[str, str], ...] = ()  #: further (table, method) of the same paper to begin with
     of_runs: bool = True  #: False where the recipes say it all
+    care: tuple[str, ...] = ()  #: what a reader of the printed numbers should know
 
     @property
     def key(self) -> tuple[str, str]:
@@ -195,7 +201,9 @@ def compare(table: Table, found: Results, dataset: str) -> Sheet:
     what = {"test_map": "test mAP", "train_map": "mAP on the training rows' true labels"}[metric]
     notes = (
         f"{what} in %, mean ± std over seeds; p: paired t-test over seeds against AN, Holm-corrected over the rows",
+        *table.care,
         *_printed_elsewhere(table, numbers, dataset),
+        *_no_runs(found, dataset),
         *place_notes(cells, found),
     )
     return Sheet(f"{table.title} ({dataset})", (*columns, "published"), tuple(lines), notes)
@@ -206,6 +214,12 @@ def _printed_elsewhere(table: Table, numbers: Sequence[Number], dataset: str) ->
         return []
     there = [name for name in COLUMNS if any(n.value is not None for n in _numbers(table, name))]
     return [f"the paper prints this table for {', '.join(there)} alone"]
+
+
+def _no_runs(found: Results, dataset: str) -> list[str]:
+    there = sorted({row.dataset for row in found.rows})
+    others = f"; there are runs of {', '.join(there)}" if there else ""
+    return [] if dataset in there else [f"no runs of {dataset} here{others}"]
 
 
 def _p(cell: Cell | None, base: Cell | None, metric: str) -> float | None:
@@ -227,7 +241,7 @@ def _register() -> Mapping[str, Table]:
         Table("role.A1", "ROLE Table A1: further losses", compare, also=an),
         Table("role.A2", "ROLE Table A2: intervals of k from a few rows", other.k_intervals),
         Table("role.A3", "ROLE Table A3: label statistics", other.label_statistics),
-        Table("em.1", "EM Table 1: methods, fine-tuned", compare),
+        Table("em.1", "EM Table 1: methods, fine-tuned", compare, care=("`asl:em`: ASL with EM's settings",)),
         Table(
             "em.2", "EM Table 2: backbones; precision of APL's negative pseudo-labels", other.backbones_and_precision
         ),
@@ -235,11 +249,11 @@ def _register() -> Mapping[str, Table]:
         Table("em.5", "EM Table 5: hyperparameters", other.hyperparameters("em-apl", other.EM_5), of_runs=False),
         Table("em.6", "EM Table 6: precision of positive pseudo-labels", other.positive_precision),
         Table("em.7", "EM Table 7: micro- and macro-F1", other.f1),
-        Table("gr.2", "GR Table 2: methods, fine-tuned", compare),
+        Table("gr.2", "GR Table 2: methods, fine-tuned", compare, care=(GR_2,)),
         Table("gr.3", "GR Table 3: ablation", compare),
         Table("gr.6", "GR Table 6: hyperparameters", other.hyperparameters("gr", other.GR_6), of_runs=False),
-        Table("lasd.2", "LASD Table 2: methods, fine-tuned", compare),
-        Table("lasd.3", "LASD Table 3: ablation", compare),
+        Table("lasd.2", "LASD Table 2: methods, fine-tuned", compare, care=(LASD_2,)),
+        Table("lasd.3", "LASD Table 3: ablation", compare, care=("its row of `las` repeats its plain ASL",)),
     )
     return {table.name: table for table in listed}
 
