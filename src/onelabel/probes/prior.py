@@ -36,8 +36,8 @@ def estimate_priors(probabilities: Any, observed: Labels, *, rows: int = 4000) -
     `losses.calibrate.fit_calibration`, as `recovery.recover` has them; π_l is the mean over rows of P(y_l=1 | x, o).
 
     What one label per row cannot tell is whether a classifier in doubt between two classes sees either or both. Doubt
-    is read as either, and k comes out too low on weak features (docs/probes.md). Where the number matters, audit five
-    rows and use `labels.estimate_k`.
+    is read as either, and k mostly comes out too low on weak features (docs/probes.md). Where the number matters, audit
+    five rows and use `labels.estimate_k`.
     """
     s = torch.as_tensor(np.asarray(probabilities), dtype=torch.float64)
     if tuple(s.shape) != observed.shape:

@@ -105,7 +105,7 @@ class Added:
 
     def __str__(self) -> str:
         if not self.labels:
-            return "no label is added: none is likely enough"
+            return "no label is added: none is likely enough; review the candidates, audit some rows, or ask for less"
         what = "label is" if self.labels == 1 else "labels are"
         assert self.precision is not None
         return (
