@@ -109,7 +109,7 @@ def test_probes_and_training_alone_agree_on_what_they_are_told(tmp_path: Path, s
     """The same plan as probes and one by one: other first weights, so equal only in what they learn from."""
     plan = small_plan(draws=["uniform:7"])
     bench.run(plan, splits, out=tmp_path / "a", device="cpu")
-    bench.run(plan, splits, out=tmp_path / "b", device="cpu", probes=False)
+    bench.run(plan, splits, out=tmp_path / "b", device="cpu", probes=False, settings={"device": "cpu"})
     a, b = ({r.run_id: r for r in bench.read(tmp_path / name)} for name in "ab")
     assert a.keys() == b.keys()
     for run_id, row in a.items():
@@ -121,6 +121,7 @@ def test_probes_and_training_alone_agree_on_what_they_are_told(tmp_path: Path, s
         assert row.hardware
         assert row.versions["torch"]
         spent = b[run_id].extra["seconds"]
+        assert b[run_id].extra["machine"] == {"device": "cpu", "precision": "auto"}
         assert set(spent) == {"preparing", "updates", "scoring and the rest", "measuring"}
         assert 0 < spent["updates"] <= sum(spent.values()) <= b[run_id].seconds + 0.05
 
@@ -237,3 +238,12 @@ def test_a_database_that_cannot_be_is_one_line() -> None:
     pytest.importorskip("optuna")
     with pytest.raises(ValueError, match=r"foo://…: no such kind of database; expected such as sqlite:///bench.db"):
         open_store("foo://user:secret@host/x")
+
+
+def test_a_row_says_the_precision_its_machine_had(tmp_path: Path, splits: Any) -> None:
+    from onelabel.training.config import TrainConfig
+    from onelabel.training.machine import make_fabric
+
+    plan, fabric = small_plan()[:1], make_fabric(TrainConfig(device="cpu"))
+    bench.run(plan, splits, out=tmp_path, device="cpu", probes=False, fabric=fabric, settings={"device": "cpu"})
+    assert bench.read(tmp_path)[0].extra["machine"] == {"device": "cpu", "precision": "32-true"}
