@@ -63,3 +63,44 @@ def test_autos_folder_says_the_mode_it_trains_in(tmp_path: Path, monkeypatch: py
     small = ["--backbone", "small-cnn", "--size", "32", "--epochs", "1", "--batch-size", "20", "--device", "cpu"]
     cli("train", "digits-scenes", "--method", "auto", "--mode", "linearinit", "-s", "student=off", *small, *loader)
     assert Run.load("runs/digits-scenes-auto-finetune").config.mode == "finetune"
+
+
+@pytest.mark.parametrize("kind", ["reviewed.db", "answers.parquet"])
+def test_answers_go_to_the_pictures_they_are_about(tmp_path: Path, kind: str) -> None:
+    """`recover photos/` takes every picture, `train` holds some out: a row's number is another in each."""
+    from PIL import Image
+
+    from onelabel.recovery import recover
+    from onelabel.review.database import Database
+    from onelabel.review.export import Answers, export_file, import_answers
+    from onelabel.review.load import load_recovered
+    from onelabel.review.source import read_recovered
+
+    for number in range(20):
+        target = tmp_path / "photos" / "ab"[number % 2] / f"{number}.png"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8)).save(target)
+    whole = load_dataset(tmp_path / "photos", validation=0.0).train
+    splits = load_dataset(tmp_path / "photos")
+    scores = np.random.default_rng(0).standard_normal((20, 2)).astype(np.float32)
+    examples, names = list(whole.source.paths), list(whole.class_names)
+    labels = Labels(whole.observed.indptr, whole.observed.indices, whole.observed.values, 2, names)
+    how = {"examples": examples, "root": "photos", "floor": 1e-4, "show": False}
+    recover(None, labels, tmp_path / "r.parquet", scores=scores, **how)
+    database = Database(tmp_path / "reviewed.db")
+    load_recovered(database, read_recovered(tmp_path / "r.parquet"), min_probability=0, quiet=True)
+    other = 1 - whole.observed.to_dense().argmax(1)
+    said = Answers(np.arange(20), other, np.where(np.arange(20) % 3, 1, -1).astype(np.int8), {"class_names": names})
+    import_answers(database, said)
+    export_file(database, tmp_path / "answers.parquet")
+    database.close()
+
+    after = relabelled(splits, tmp_path / kind).train
+    assert len(after) == 16
+    for path, row in zip(after.source.paths, after.observed.to_dense(), strict=True):
+        was = examples.index(path)
+        assert row[other[was]] == said.values[was]
+        assert row[1 - other[was]] == 1
+    elsewhere = load_dataset("digits-scenes", **OPTIONS)
+    with pytest.raises(ValueError, match="answers about other classes"):
+        relabelled(elsewhere, tmp_path / kind)

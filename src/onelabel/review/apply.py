@@ -6,9 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from onelabel.data import Splits
 from onelabel.labels import Labels
-from onelabel.system import reading
+from onelabel.system import reading, say
 
 
 def relabelled(splits: Splits[Any], path: str | Path) -> Splits[Any]:
@@ -26,10 +29,35 @@ def relabelled(splits: Splits[Any], path: str | Path) -> Splits[Any]:
         names = answers.meta.get("class_names")
         if names is not None and tuple(names) != train.class_names:
             raise ValueError(f"{path}: answers about other classes than those of {splits.name}")
-        labels = train.observed.with_updates(answers.rows, answers.cols, answers.values)
+        rows = _training_rows(train, answers, path)
+        mine = rows >= 0
+        labels = train.observed.with_updates(rows[mine], answers.cols[mine], answers.values[mine])
     if labels.shape != train.observed.shape:
-        raise ValueError(f"{path}: labels of shape {labels.shape}, expected {train.observed.shape} as in {train.name}")
+        raise ValueError(
+            f"{path}: labels of shape {labels.shape}, expected {train.observed.shape} as in {train.name}; "
+            "where all rows were recovered, train with -o validation=0"
+        )
     return replace(splits, train=replace(train, observed=labels))
+
+
+def _training_rows(train: Any, answers: Any, path: str | Path) -> NDArray[np.int64]:
+    """Where each answer's picture is in the training part, −1 where it is not: found by name, where there are names.
+
+    What was recovered need not be what is trained on: `recover photos/` takes all rows, `train` holds some out.
+    """
+    if answers.examples is None or not hasattr(train, "source"):
+        return np.asarray(answers.rows, np.int64)
+    place = {str(name): row for row, name in enumerate(train.source.paths)}
+    rows = np.array([place.get(name, -1) for name in answers.examples], np.int64)
+    nameless = np.array([name == f"#{row}" for name, row in zip(answers.examples, answers.rows, strict=True)], bool)
+    if (rows[~nameless] == answers.rows[~nameless]).all():  # imported answers: their numbers are the training part's
+        rows = np.where(nameless, answers.rows, rows)
+    outside = int((rows < 0).sum())
+    if outside == len(rows) > 0:
+        raise ValueError(f"{path}: no answer is about a picture of {train.name}; give the data that was reviewed")
+    if outside:
+        say(f"{path}: {outside} of {len(rows)} answers are about pictures outside {train.name} and are left out")
+    return rows
 
 
 def _whole(path: Path) -> Labels | None:

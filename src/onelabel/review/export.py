@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,12 +38,16 @@ Entries = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int8]]
 
 
 class Answers(NamedTuple):
-    """Settled answers, for ``Labels.with_updates(rows, cols, values)``; `meta` names the classes."""
+    """Settled answers, for ``Labels.with_updates(rows, cols, values)``; `meta` names the classes.
+
+    `rows` are those of the recovered labels; `examples` are the same pictures' names, where they are known.
+    """
 
     rows: NDArray[np.int64]
     cols: NDArray[np.int64]
     values: NDArray[np.int8]
     meta: dict[str, Any]
+    examples: Sequence[str] | None = None
 
 
 def export_labels(db: Database | str | os.PathLike[str]) -> Entries:
@@ -68,10 +73,13 @@ def load_answers(db_or_path: Database | str | os.PathLike[str]) -> Answers:
 
 def _from_database(db: Database) -> Answers:
     with db.read() as connection:
-        query = select(Item.row, Item.class_index, Item.value).where(DECIDED).order_by(Item.id)
-        parts = [np.asarray(part, np.int64).reshape(-1, 3) for part in connection.execute(query).partitions(65_536)]
-        found = np.concatenate(parts) if parts else np.zeros((0, 3), np.int64)
-        return Answers(found[:, 0].copy(), found[:, 1].copy(), found[:, 2].astype(np.int8), _meta(connection))
+        columns = (Item.row, Item.class_index, Item.value, Picture.example)
+        query = select(*columns).join(Picture, Picture.row == Item.row).where(DECIDED).order_by(Item.id)
+        parts = [tuple(zip(*part, strict=True)) for part in connection.execute(query).partitions(65_536)]
+        found = [np.concatenate([np.asarray(part[i], np.int64) for part in parts]) for i in range(3)] if parts else []
+        rows, cols, values = found or [np.zeros(0, np.int64)] * 3
+        examples = [name for part in parts for name in part[3]]
+        return Answers(rows, cols, values.astype(np.int8), _meta(connection), examples)
 
 
 def _meta(connection: Connection) -> dict[str, Any]:
@@ -97,7 +105,8 @@ def _from_file(path: Path) -> Answers:
         rows, cols, values = (column.to_numpy() for column in columns)
         if not (np.isin(values, (-1, 0, 1)).all() and (rows >= 0).all() and (cols >= 0).all()):
             raise ValueError("a row or class below 0, or a value other than 1, 0 and −1")
-    return Answers(rows, cols, values.astype(np.int8), meta)
+        examples = [str(name) for name in table.column("example").to_pylist()]
+    return Answers(rows, cols, values.astype(np.int8), meta, examples)
 
 
 def export_file(db: Database, path: str | os.PathLike[str]) -> int:
