@@ -141,7 +141,9 @@ def test_spread_is_pooled_and_tells_which_reversals_are_noise() -> None:
     swapped = [dataclasses.replace(r, test_map=r.test_map + 2.1) if r.label == "an" else r for r in rows]
     lines = page.orders(tables.Results(swapped, {}), "voc2012").splitlines()
     line = next(line for line in lines if line.startswith("- em Table 1 (finetune), ours finetune"))
-    assert f"1 lie within two standard errors of a tie here (spread over seeds {pooled:.2f})" in line
+    assert (
+        f" 1 reversed, 1 of them within two standard errors of a tie here (spread over seeds {pooled:.2f}): em" in line
+    )
 
 
 def test_published_numbers_are_read_as_printed() -> None:

@@ -191,11 +191,10 @@ def orders(found: Results, dataset: str) -> str:
             noise = spread([cell for name in list_methods() if (cell := pick(found.rows, dataset, name, mode))])
             seeds = {name: len(cell.rows) for name, cell in picked.items() if cell}
             close = sum(-mine < 2 * noise * (1 / seeds[b] + 1 / seeds[w]) ** 0.5 for b, w, _, mine in agreed.against)
-            if agreed.against and noise:
-                text += f" Of the other {len(agreed.against)}, {close} lie within two standard errors of a tie here "
-                text += f"(spread over seeds {noise:.2f})."
-            if shown:
-                text += f" Against: {'; '.join(shown)}" + (f"; and {more} more." if more else ".")
+            if agreed.against:
+                text += f" {len(agreed.against)} reversed"
+                near = f", {close} of them within two standard errors of a tie here (spread over seeds {noise:.2f})"
+                text += (near if noise else "") + f": {'; '.join(shown)}" + (f"; and {more} more." if more else ".")
             lines.append(text.replace("(-", "(−").replace(" -", " −"))
     return "\n".join(lines)
 
