@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from onelabel.labels import Labels, drop_labels
-from onelabel.losses.calibrate import Calibration, fit_calibration
+from onelabel.losses.calibrate import Calibration, fit_calibration, fitted_log_likelihood, log_likelihood
 from onelabel.losses.draw import draw_log_likelihood, log_any
-from onelabel.losses.sample import LIMIT, draw_sample, known_sample
+from onelabel.losses.sample import LIMIT, Sample, draw_sample, known_sample
 from onelabel.metrics import calibration_error
 
 
@@ -192,3 +192,21 @@ def test_a_large_sample_is_cut() -> None:
     cut = known_sample(s, true, entries=4000)
     assert cut.scores.shape == cut.observed.shape == (500, 8)
     assert set(cut.observed.unique().tolist()) == {-1, 1}
+
+
+@pytest.mark.parametrize("doubt", ["either", "both"])
+def test_a_stack_is_fitted_as_each_of_its_models_alone(doubt: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    s, true, observed = lined(300)
+    rng = torch.Generator().manual_seed(3)
+    noise = torch.randn(s.shape, generator=rng)
+    stack = torch.stack([s, s + 3 * noise, noise, 20.0 * true - 10, 0.01 * s]).double()
+    for entries in (150_000, 400):  # in one block, and in many
+        monkeypatch.setattr("onelabel.losses.sample.BLOCK_ENTRIES", entries)
+        together = fitted_log_likelihood(Sample(stack, observed), doubt=doubt)
+        steps = set()
+        for scores, value in zip(stack, together.tolist(), strict=True):
+            sample = Sample(scores, observed)
+            line = fit_calibration(sample, knots=(), doubt=doubt)
+            steps.add(line.iterations)
+            assert value == pytest.approx(log_likelihood(line, sample, doubt=doubt), abs=1e-9)
+        assert len(steps) > 2, "they should arrive one after another"

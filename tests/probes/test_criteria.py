@@ -9,8 +9,10 @@ from scipy.stats import rankdata, spearmanr
 from sklearn.metrics import average_precision_score
 
 from onelabel.labels import Labels
+from onelabel.losses.calibrate import fit_calibration, fitted_log_likelihood, log_likelihood
+from onelabel.losses.sample import Sample, draw_sample
 from onelabel.probes import CRITERIA, agreement, audit, estimate_priors, lee_liu
-from onelabel.probes.criteria import criterion_named, draw_likelihood, positive_rank
+from onelabel.probes.criteria import LIKELIHOOD_STEPS, criterion_named, draw_likelihood, positive_rank
 
 
 @pytest.fixture
@@ -135,20 +137,35 @@ def draws_of(rows: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def test_likelihood_is_that_of_a_calibration_of_each_model() -> None:
-    from onelabel.losses.calibrate import fit_calibration, log_likelihood
-    from onelabel.losses.sample import draw_sample
-
-    scores, observed = draws_of(700)
-    labels = Labels.from_matrix(observed.numpy())
-    together = draw_likelihood(scores, observed, steps=60)
+    scores, observed = draws_of(400)
+    together = draw_likelihood(scores, observed)
     for model, value in zip(scores, together.tolist(), strict=True):
-        sample = draw_sample(model, labels)
-        assert value == pytest.approx(log_likelihood(fit_calibration(sample, knots=()), sample), abs=1e-3)
-    torch.testing.assert_close(
-        draw_likelihood(7 - 3 * (1 - scores), observed, steps=60), together
-    )  # any scale and level
+        s = model.double()
+        sample = draw_sample((s - s.mean()) / s.std(), Labels.from_matrix(observed.numpy()))
+        found = [
+            log_likelihood(fit_calibration(sample, knots=(), doubt="both", iterations=steps), sample, doubt="both")
+            for steps in (LIKELIHOOD_STEPS, 200)
+        ]
+        assert value == pytest.approx(found[0], abs=1e-9)
+        assert found[1] - 0.01 < value <= found[1]
+    torch.testing.assert_close(draw_likelihood(7 - 3 * (1 - scores), observed), together)  # any scale and level
     assert together[0] > together[1] > together[2]
-    torch.testing.assert_close(draw_likelihood(scores[1], observed), draw_likelihood(scores, observed)[1])
+    torch.testing.assert_close(draw_likelihood(scores[1], observed), together[1])
+
+
+def test_likelihood_compares_rows_as_map_does() -> None:
+    """A number of its own added to every row leaves who is first in it, and spoils every class's order of the rows."""
+    rng = torch.Generator().manual_seed(0)
+    named = torch.arange(600) % 6
+    observed = torch.zeros(600, 6, dtype=torch.int8).scatter_(1, named[:, None], 1)  # one label a row, all there is
+    scores = 2.0 * observed + torch.randn(600, 6, generator=rng)
+    shifted = scores + torch.randn(600, 1, generator=rng)
+    both = torch.stack([scores, shifted])
+    assert positive_rank(scores, observed) == positive_rank(shifted, observed)
+    seen, spoiled = draw_likelihood(both, observed).tolist()
+    assert seen > spoiled + 0.2
+    given_any = fitted_log_likelihood(Sample(both.double(), observed), doubt="either").tolist()
+    assert given_any[0] == pytest.approx(given_any[1], abs=0.01)  # that there is a label given, rows are alike
 
 
 def test_likelihood_looks_at_some_rows_with_one_label(monkeypatch: pytest.MonkeyPatch) -> None:

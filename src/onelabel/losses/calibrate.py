@@ -102,9 +102,9 @@ def fit_calibration(
     fit = _climb(
         sample, k=k, knots=knots, keep=keep, start=start, doubt=doubt, iterations=iterations, tolerance=tolerance
     )
+    a, knots_, b = (value[0].numpy() for value in (fit.a, fit.knots, fit.b))
     implied = float(fit.k) if k is None else float(k)
-    steps, done = int(fit.iterations), bool(fit.converged)
-    return Calibration(fit.a.numpy(), fit.knots.numpy(), fit.b.numpy(), implied, steps, done, k is not None)
+    return Calibration(a, knots_, b, implied, int(fit.iterations), bool(fit.converged), k is not None)
 
 
 def log_likelihood(line: Calibration, sample: Sample, *, doubt: str = "either") -> float:
@@ -114,15 +114,19 @@ def log_likelihood(line: Calibration, sample: Sample, *, doubt: str = "either") 
 
 
 @torch.no_grad()
-def fitted_log_likelihood(sample: Sample, *, iterations: int = 200, doubt: str = "either") -> Tensor:
-    """`log_likelihood` of a line fitted to the sample, for every model of a stack its own, all at once: M numbers."""
-    fit = _climb(sample, knots=(), doubt=doubt, iterations=iterations)
-    return _mean_likelihood(sample, fit.a, fit.b, fit.knots, doubt)
+def fitted_log_likelihood(
+    sample: Sample, *, doubt: str = "either", iterations: int = 200, tolerance: float = 2e-3
+) -> Tensor:
+    """`log_likelihood` of a line fitted to the sample, for every model of a stack its own, all at once."""
+    fit = _climb(sample, knots=(), doubt=doubt, iterations=iterations, tolerance=tolerance)
+    stack = sample.scores.shape[:-2]
+    a, b, knots = (value.reshape(*stack, value.shape[-1]) for value in (fit.a, fit.b, fit.knots))
+    return _mean_likelihood(sample, a, b, knots, doubt)
 
 
 @dataclass
 class _Fit:
-    """f's coefficients (…×J+1), the intercepts (…×L), the knots (…×J); the rest one of each model."""
+    """Of M models: f's coefficients (M×J+1), the intercepts (M×L), the knots (M×J), and of the rest one each."""
 
     a: Tensor
     b: Tensor
@@ -143,37 +147,36 @@ def _climb(
     iterations: int = 200,
     tolerance: float = 2e-3,
 ) -> _Fit:
-    """`fit_calibration`'s EM of every model of a stack; one that has arrived stays, so that company changes nothing."""
-    s, named = sample.scores, sample.observed > 0
-    rows, classes = s.shape[-2:]
+    """`fit_calibration`'s EM of every model of a stack, each until it has arrived: company changes nothing."""
+    (rows, classes), named = sample.observed.shape, sample.observed > 0
+    s = sample.scores.reshape(-1, rows, classes)
     if k is not None and not 1 < k <= classes:
         raise ValueError(f"k must lie in (1, {classes}]: every row used has an observed positive, got {k:g}")
-    models = s.flatten(-2)
-    scale = (models.std(-1) if rows * classes > 1 else models.sum(-1) * 0).clamp(min=1e-6)[..., None]
+    spread = s.flatten(1).std(1, keepdim=True) if rows * classes > 1 else s.new_zeros(len(s), 1)
+    scale = spread.clamp(min=1e-6)
     if start is None:
-        at = s.new_tensor(knots)
-        bends = torch.quantile(s[..., named], at, dim=-1).movedim(0, -1) if knots else s.new_zeros(*s.shape[:-2], 0)
-        a = torch.cat([2.0 / scale, torch.zeros_like(bends)], -1)
+        bends = torch.quantile(s[:, named], s.new_tensor(knots), dim=1).T if knots else s.new_zeros(len(s), 0)
+        a = torch.cat([2.0 / scale, torch.zeros_like(bends)], 1)
         share = named.double().mean(0).clamp(min=0.5 / max(rows, 1), max=0.999)
-        b = torch.logit(share) - 1.0 - a[..., :1] * models.mean(-1, keepdim=True)
+        b = torch.logit(share) - 1.0 - a[:, :1] * s.flatten(1).mean(1, keepdim=True)
     else:
-        bends, a, b = (torch.tensor(value) for value in (start.knots, start.slope, start.intercept))
-    done = torch.zeros(s.shape[:-2], dtype=torch.bool, device=s.device)
-    fit, step = _Fit(a, b, bends, torch.zeros_like(a[..., 0]), torch.zeros_like(done, dtype=torch.int64), done), 0
-    while step < iterations and not bool(fit.converged.all()):
-        step += 1
-        sums = _expect(sample, fit.a, fit.b, bends, keep, doubt)
-        a, b = _maximise(fit.a, fit.b, sums, scale)
+        bends, a, b = (torch.tensor(value)[None] for value in (start.knots, start.slope, start.intercept))
+    fit = _Fit(a, b, bends, *(s.new_zeros(len(s), dtype=kind) for kind in (s.dtype, torch.int64, torch.bool)))
+    for step in range(1, iterations + 1):
+        live = torch.nonzero(~fit.converged)[:, 0]
+        if not len(live):
+            break
+        part = Sample(s[live], sample.observed)
+        old_a, old_b, bends, unit = (value[live] for value in (fit.a, fit.b, fit.knots, scale))
+        sums = _expect(part, old_a, old_b, bends, keep, doubt)
+        a, b = _maximise(old_a, old_b, sums, unit)
         if k is not None:
-            b = _hold_k(sample, a, b, bends, keep, k)
+            b = _hold_k(part, a, b, bends, keep, k)
         elif step % 4 == 1:  # EM moves all intercepts together very slowly, and not at all where the data is silent
-            b = b + level_step(sample, a, b, bends, keep, doubt)[..., None]
-        moved = torch.cat([(a - fit.a) * scale, b - fit.b], -1).abs().amax(-1)
-        stays = fit.converged
-        fit.a, fit.b = torch.where(stays[..., None], fit.a, a), torch.where(stays[..., None], fit.b, b)
-        fit.k = torch.where(stays, fit.k, sums.total / sums.rows)
-        fit.iterations = torch.where(stays, fit.iterations, step)
-        fit.converged = stays | ((moved < tolerance) & (step % 4 != 2))
+            b = b + level_step(part, a, b, bends, keep, doubt)[:, None]
+        moved = torch.cat([(a - old_a) * unit, b - old_b], 1).abs().amax(1)
+        fit.a[live], fit.b[live], fit.k[live], fit.iterations[live] = a, b, sums.total / sums.rows, step
+        fit.converged[live] = (moved < tolerance) & (step % 4 != 2)
     return fit
 
 

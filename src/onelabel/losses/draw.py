@@ -83,9 +83,9 @@ def posterior(logits: Tensor, observed: Tensor, *, exact: int | None = None) -> 
     unknown = p.masked_fill(observed != 0, 0.0)
     terms, rule, top, at = _at_nodes(unknown, exact)
     nodes = torch.softmax(terms, -1) * terms.new_tensor([1 - missed for missed, _ in rule])
-    share = torch.zeros_like(top)
+    share, one = torch.zeros_like(top), top.new_ones(())
     for i, (missed, _) in enumerate(rule):
-        share += nodes[..., i, None] / (1 - top * missed)
+        share.addcdiv_(nodes[..., i, None], torch.sub(one, top, alpha=missed))
     q = top * share
     if at is not None:
         rest = unknown * nodes.sum(-1, keepdim=True)
@@ -112,7 +112,12 @@ def _at_nodes(p: Tensor, exact: int | None) -> tuple[Tensor, Rule, Tensor, Tenso
         top, at = p.topk(exact, -1, sorted=False)
         rest, classes = (p.sum(-1) - top.sum(-1)).clamp(min=0), 2 * exact
     rule = RULES[min((classes + 1) // 2, len(RULES)) - 1]
-    terms = [torch.log1p(top * -missed).sum(-1) + weight for missed, weight in rule]  # 1−p+p·t = 1−p·(1−t)
+    # 1−p+p·t = 1−p·(1−t); a product takes half the time of a sum of logarithms, where it cannot underflow
+    if p.dtype == torch.float64 and top.shape[-1] <= 2 * len(RULES) and not p.requires_grad:
+        one = p.new_ones(())
+        terms = [torch.sub(one, top, alpha=missed).prod(-1).log() + weight for missed, weight in rule]
+    else:
+        terms = [torch.log1p(top * -missed).sum(-1) + weight for missed, weight in rule]
     if rest is not None:
         terms = [term - rest * missed for term, (missed, _) in zip(terms, rule, strict=True)]
     return torch.stack(terms, -1), rule, top, at

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from onelabel.labels import Labels
-from onelabel.losses.draw import draw_log_likelihood, log_any, log_none, posterior
+from onelabel.losses.calibrate import fitted_log_likelihood
+from onelabel.losses.sample import LIMIT, Sample
 from onelabel.metrics import mean_average_precision
 from onelabel.probes.features import Features, as_features, on_device
 
@@ -24,6 +25,8 @@ from onelabel.probes.features import Features, as_features, on_device
 DEFAULT_BLIND = "likelihood"
 #: Scores of a model that `draw_likelihood` looks at: 500 rows of 20 classes.
 LIKELIHOOD_ENTRIES = 10_000
+#: Of its EM: what is missing to the maximum then is a twentieth of what good models differ by (docs/probes.md).
+LIKELIHOOD_STEPS = 12
 
 
 @dataclass(frozen=True)
@@ -97,31 +100,19 @@ def pu_f1_log(scores: Tensor, observed: Tensor) -> Tensor:
     return lee_liu(scores, observed).log().nanmean(-1)
 
 
-@torch.no_grad()
-def draw_likelihood(scores: Tensor, observed: Tensor, *, steps: int = 12) -> Tensor:
-    """Mean log P(o | x, some label is present) of rows with one observed positive o, as a draw from the labels present.
+def draw_likelihood(scores: Tensor, observed: Tensor) -> Tensor:
+    """Mean log P(o | x) of rows with one observed positive o, as a draw from the labels present.
 
-    Scores become probabilities σ(a·s + b_l), a and b_l of every model its own, by `steps` of EM with Newton's M step
-    towards the maximum of this very likelihood (`losses.calibrate` does the same, to the end, for one model). It asks
-    for all labels: a model that says the name and nothing else has none left for the rows where another was named.
+    Scores become probabilities σ(a·s + b_l), a and b_l of every model its own, by `LIKELIHOOD_STEPS` of the calibration
+    towards the maximum of this very likelihood. It asks for all labels: a model that says the name and nothing else has
+    none left for the rows where another was named. That a row has some label is for the model to say, as in roll call's
+    loss: given it, a row's scores count only beside one another, and mAP compares rows (docs/probes.md).
     """
     rows = _draws(observed)
-    s, o = scores[..., rows, :].double(), observed[rows]
+    s = scores[..., rows, :].double()
     s = (s - s.mean((-2, -1), keepdim=True)) / s.std((-2, -1), keepdim=True).clamp(min=1e-12)
-    share = (o > 0).double().mean(0).clamp(0.5 / max(len(rows), 1), 0.999)
-    a, b = torch.full_like(s[..., :1, :1], 2.0), (torch.logit(share) - 1).expand(*s.shape[:-2], 1, -1)
-    for _ in range(steps):
-        p = torch.sigmoid(a * s + b)
-        some = -torch.expm1(log_none(a * s + b))[..., None]
-        gap = posterior(a * s + b, o) - p / some  # the slope of the likelihood by each logit
-        weight = p * (1 - p) / some + 1e-9
-        down, cross = weight.sum(-2, keepdim=True) + 0.1, (weight * s).sum(-2, keepdim=True)
-        slope, level = (gap * s).sum((-2, -1), keepdim=True), gap.sum(-2, keepdim=True)
-        bend = (weight * s * s).sum((-2, -1), keepdim=True) - (cross**2 / down).sum(-1, keepdim=True)
-        move = ((slope - (cross * level / down).sum(-1, keepdim=True)) / bend.clamp(min=1e-9)).clamp(-1, 1)
-        a, b = (a + move).clamp(min=0), b + ((level - cross * move) / down).clamp(-2, 2)
-    z = a * s + b
-    return (draw_log_likelihood(z, o.expand(z.shape)) - log_any(z)).mean(-1)
+    sample = Sample(s.clamp(-LIMIT, LIMIT), observed[rows])
+    return fitted_log_likelihood(sample, iterations=LIKELIHOOD_STEPS, doubt="both")
 
 
 def _draws(observed: Tensor) -> Tensor:
