@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from onelabel.data import Dataset
-from onelabel.losses.calibrate import fit_calibration, log_likelihood
+from onelabel.losses.calibrate import fitted_log_likelihood
 from onelabel.losses.sample import draw_sample
 from onelabel.metrics import mean_average_precision
 from onelabel.models import Classifier
@@ -100,10 +100,11 @@ def draw_likelihood(probabilities: Tensor, feed: Feed) -> float:
     """Mean log P(the one observed label | x) of the rows that have one, after calibration: no true label is needed.
 
     mAP of the observed labels, each row's others counted as absent, prefers a network that says the name and nothing
-    else; a likelihood of the name as one of several labels does not (docs/roll-call.md).
+    else; a likelihood of the name as one of several labels does not (docs/roll-call.md). It is the probes' criterion,
+    to the end of its EM (`probes.criteria.draw_likelihood` says why it is not that of a row known to have a label).
     """
     sample = draw_sample(to_logits(probabilities), feed.part.observed, entries=LIKELIHOOD_ENTRIES)
-    return log_likelihood(fit_calibration(sample, knots=()), sample)
+    return float(fitted_log_likelihood(sample, doubt="both"))
 
 
 def to_logits(probabilities: Tensor) -> Tensor:
