@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from onelabel.labels import Labels
 from onelabel.recovery import inputs
 from onelabel.training import TrainConfig
 
@@ -47,3 +48,12 @@ def test_packed_features_keep_their_pictures_names(tmp_path: Path) -> None:
     found = inputs.load_inputs(tmp_path)
     assert found.examples == names.tolist()
     np.testing.assert_allclose(found.features, 2)
+
+
+@pytest.mark.parametrize(("method", "taken"), [("gr", "gr"), ("roll-call", "roll-call"), ("an", None), ("wan", None)])
+def test_a_run_is_recovered_by_its_own_method_where_that_suits(method: str, taken: str | None) -> None:
+    """Scores that say which label would be named find nothing missing: k 1.1 by `an`, 1.6 by others."""
+    run = SimpleNamespace(config=TrainConfig(method=method, mode="linear", lr=0.01))
+    found = inputs.Inputs(None, Labels.from_classes([0, 1]), None, "", run=run).method
+    assert (None if found is None else found.method) == taken
+    assert found is None or found.lr == 0.01

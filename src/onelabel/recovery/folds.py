@@ -19,7 +19,7 @@ from onelabel.probes.folds import DEFAULT, assign_folds, fold_probes
 Scores = NDArray[np.float32]
 #: Entries of scores (rows × classes) that are held at a time.
 CHUNK_ENTRIES = 4_000_000
-#: What "auto" tries.
+#: What "auto" tries: methods whose scores are of presence. Those of `an` and its like are of being named.
 AUTO = ("an-ls", "em", "gr", "role", "roll-call")
 
 

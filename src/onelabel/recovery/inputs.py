@@ -15,7 +15,7 @@ from onelabel.data.cache import features as picture_features
 from onelabel.labels import Labels
 from onelabel.probes import ProbeSpec
 from onelabel.probes.folds import DEFAULT
-from onelabel.recovery.folds import ArrayScores, CrossFit, pieces
+from onelabel.recovery.folds import AUTO, ArrayScores, CrossFit, pieces
 from onelabel.system import reading, say
 
 
@@ -34,10 +34,15 @@ class Inputs:
 
     @property
     def method(self) -> ProbeSpec | None:
-        """The run's method as a probe, where it was a run."""
+        """The run's method as a probe, where it was a run and the method suits recovery."""
         if self.run is None:
             return None
         config = self.run.config.resolved()
+        if config.method not in AUTO:
+            say(
+                f"{config.method} suits recovery less: scores are of em probes (--method {config.method} takes its own)"
+            )
+            return None
         linear = config.mode == "linear"
         lr, size = (config.lr, config.batch_size) if linear else (DEFAULT.lr, DEFAULT.batch_size)
         return ProbeSpec(config.method, config.hyper, lr, size, 0, DEFAULT.epochs)
