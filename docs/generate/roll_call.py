@@ -1,8 +1,8 @@
-"""The figure and the paired tests of docs/roll-call.md, from the committed results of linear probes.
+"""The figure and the paired tests of docs/roll-call.md, from the bench's committed results.
 
     .venv/bin/python docs/generate/roll_call.py
 
-Writes docs/figures/roll-call.svg and the table between the page's marks. A test compares the table.
+Writes docs/figures/roll-call.svg and the tables between the page's marks. A test compares the tables.
 """
 
 from __future__ import annotations
@@ -23,12 +23,15 @@ from onelabel.report.figures.sweeps import line_points
 from onelabel.system import atomic_write
 
 ROOT = Path(__file__).resolve().parents[2]
-BEGIN, END = "<!-- paired: docs/generate/roll_call.py -->", "<!-- /paired -->"
+#: Before and after each table, by its name.
+MARKS = "<!-- {}: docs/generate/roll_call.py -->", "<!-- /{} -->"
 UNIFORM = ("uniform1200", "uniform:1", "uniform:2", "uniform:3", "uniform:4")
 DRAWS = {"five even draws": UNIFORM, "common first": ("biased:1:1200",), "rare first": ("biased:-1:1200",)}
 OTHERS = ("roll-call:even", "gr", "em", "bce")
+FINETUNED = {"test_map": "plain", "test_map_averaged_flip": "averaged weights, flips"}
 WORDS = {
     "bce": "full labels (BCE)",
+    "bce-ls": "full labels, smoothed",
     "roll-call:even": "before (`roll-call:even`)",
     "roll-call": "`roll-call`",
     "gr": "GR",
@@ -42,34 +45,55 @@ PANELS = (
 )
 
 
-def runs_of(rows: Sequence[Any], method: str, draws: Sequence[str]) -> Cell:
-    """All draws and seeds of a method, in each draw at the learning rate and batch of the best mean validation mAP."""
-    picked = (tables.pick(rows, "voc2012", method, "linear", draw=draw) for draw in draws)
+def runs_of(rows: Sequence[Any], method: str, draws: Sequence[str], mode: str = "linear") -> Cell:
+    """All draws and seeds of a method; linear ones in each draw at the rate and batch of the best validation mAP."""
+    picked = (tables.pick(rows, "voc2012", method, mode, draw=draw) for draw in draws)
     return Cell(tuple(row for cell in picked if cell is not None for row in cell.rows))
 
 
-def table(rows: Sequence[Any]) -> str:
-    """Means ± std over draws × seeds, and paired t-tests of roll-call against the others (Holm over the row)."""
-    lines = ["| test mAP, linear | runs | " + " | ".join(WORDS[m] for m in ("roll-call", *OTHERS)) + " |"]
-    lines.append("| --- " * (3 + len(OTHERS)) + "|")
+def compared(ours: Cell, theirs: Sequence[Cell], field: str) -> list[str]:
+    """Means ± std, and what ours is ahead by with the p of a paired t-test (Holm's over the row)."""
+    mine = ours.values(field)
+    adjusted = holm([paired_p(mine, each.values(field)) for each in theirs])
+    cells = [ours.text(field)]
+    for each, p in zip(theirs, adjusted, strict=True):
+        gap = statistics.fmean(mine.values()) - statistics.fmean(each.values(field).values())
+        text = "one seed" if p is None else f"p {'' if p < 0.001 else '= '}{p_text(p)}"
+        cells.append(f"{each.text(field)} ({gap:+.2f}, {text})")
+    return cells
+
+
+def lined(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(row) + " |" for row in (head, *body)]
+    return "\n".join([lines[0], "| --- " * len(head) + "|", *lines[1:]]).replace("(-", "(−")
+
+
+def linear(rows: Sequence[Any]) -> str:
+    """Draws × seeds of linear probes."""
+    body = []
     for name, draws in DRAWS.items():
         ours = runs_of(rows, "roll-call", draws)
-        mine, cells = ours.values("test_map"), [ours.text("test_map")]
         theirs = [runs_of(rows, m, draws) for m in OTHERS]
-        adjusted = holm([paired_p(mine, each.values("test_map")) for each in theirs])
-        for each, p in zip(theirs, adjusted, strict=True):
-            values = each.values("test_map")
-            gap = statistics.fmean(mine[k] - values[k] for k in mine)
-            text = f"p {'' if p is not None and p < 0.001 else '= '}{p_text(p)}"
-            cells.append(f"{each.text('test_map')} ({gap:+.2f}, {text})")
-        lines.append(f"| {name} | {len(mine)} | " + " | ".join(cells) + " |")
-    return "\n".join(lines).replace("-0.", "−0.").replace("(-", "(−")
+        body.append([name, str(len(ours.rows)), *compared(ours, theirs, "test_map")])
+    return lined(["test mAP, linear", "runs", *(WORDS[m] for m in ("roll-call", *OTHERS))], body)
+
+
+def finetuned(rows: Sequence[Any]) -> str:
+    """Seeds of the published draw, fine-tuned."""
+    others = ("gr", "em", "bce", "bce-ls")
+    ours = runs_of(rows, "roll-call", UNIFORM[:1], "linearinit")
+    theirs = [runs_of(rows, m, UNIFORM[:1], "finetune") for m in others]
+    body = [[text, str(len(ours.rows)), *compared(ours, theirs, field)] for field, text in FINETUNED.items()]
+    return lined(["test mAP, fine-tuned", "seeds", *(WORDS[m] for m in ("roll-call", *others))], body)
 
 
 def fill(page: str, rows: Sequence[Any]) -> str:
-    """The page with the table between its marks."""
-    before, rest = page.split(BEGIN)
-    return f"{before}{BEGIN}\n{table(rows)}\n{END}{rest.split(END)[1]}"
+    """The page with each table between its marks."""
+    for name, made in (("paired", linear), ("fine-tuned", finetuned)):
+        begin, end = (mark.format(name) for mark in MARKS)
+        before, rest = page.split(begin)
+        page = f"{before}{begin}\n{made(rows)}\n{end}{rest.split(end)[1]}"
+    return page
 
 
 def curves(rows: Sequence[Any]) -> Any:

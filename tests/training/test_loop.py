@@ -167,7 +167,8 @@ def test_average_of_weights_is_the_recursion() -> None:
 
 
 def test_schedule() -> None:
-    table = schedule_table("cosine", 20, warmup_steps=4)
+    config = TrainConfig(schedule="cosine", warmup_steps=4)
+    table = schedule_table(config, 20)
     assert table is not None
     expected = [min(1, (t + 1) / 5) * (1 + math.cos(math.pi * min(max((t - 4) / 16, 0), 1))) / 2 for t in range(21)]
     np.testing.assert_allclose(table.numpy(), expected, atol=1e-6)
@@ -176,7 +177,7 @@ def test_schedule() -> None:
     rates = Rates([optimizer], table, torch.device("cpu"))
     rates.move(torch.tensor([2]))
     assert [float(g["lr"]) for g in optimizer.param_groups] == pytest.approx([0.6, 0.06])
-    assert schedule_table("constant", 20) is None
+    assert schedule_table(TrainConfig(), 20) is None
 
 
 @pytest.mark.parametrize(

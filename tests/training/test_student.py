@@ -21,7 +21,6 @@ from onelabel.labels import Labels
 from onelabel.losses.calibrate import Calibration
 from onelabel.training import Run, TrainConfig, TrainingError, train
 from onelabel.training.feeds import Feed
-from onelabel.training.session import phases_of
 from onelabel.training.step import Step
 from onelabel.training.student import Student, targets
 from onelabel.training.teaching import HEAD, Start, wants_student
@@ -350,14 +349,3 @@ def test_targets_are_smoothed_where_the_rate_is_annealed() -> None:
     assert TrainConfig(student_smoothing=0.1, schedule="cosine").resolved().student_smoothing == 0.1
     with pytest.raises(ValueError, match="student_smoothing: 1"):
         TrainConfig(student_smoothing=1.0)
-
-
-def test_a_student_may_have_a_rate_of_its_own() -> None:
-    """And where that is brought down to nothing it is not stopped before."""
-    own: dict[str, Any] = {"student_lr": 3e-3, "student_epochs": 4, "student_schedule": "cosine"}
-    teacher, student = phases_of(TrainConfig(mode="finetune", **own).resolved(), student=True)
-    assert (teacher.epochs, teacher.lr, teacher.schedule) == (10, 1e-5, "constant")
-    assert (student.epochs, student.lr, student.schedule) == (4, 3e-3, "cosine")
-    run = go(None, mode="finetune", epochs=1, stop=1, student_smoothing=0.9, **own)
-    assert run is not None
-    assert [row["phase"] for row in run.history] == ["finetune"] + 4 * ["student"]

@@ -55,9 +55,6 @@ class TrainConfig:
     # after fine-tuning, a student of the method's calibrated probabilities; "auto": where the method asks for one
     student: Literal["auto", "on", "off"] = "auto"
     student_looks: Literal["closer", "whole"] = "closer"  # whether its teacher looks at parts of the pictures too
-    student_lr: float | None = None  # None: lr. student_epochs, student_schedule: likewise
-    student_epochs: int | None = None
-    student_schedule: Literal["constant", "cosine"] | None = None
     student_smoothing: float | None = None  # of what it learns, towards 1/2; None: 0.2 with a cosine schedule, else 0
     # selection
     # of validation; "likelihood" needs no true labels, and is what "mAP" means where there are none
@@ -93,13 +90,13 @@ class TrainConfig:
             "size": 8, "epochs": 1, "batch_size": 1, "accumulate": 1, "linear_epochs": 1, "linear_batch_size": 1,
             "eval_batch_size": 1, "devices": 1, "nodes": 1, "seed": 0, "warmup_steps": 0, "freeze_epochs": 0,
             "checkpoint_steps": 0, "clip": 0, "weight_decay": 0, "ema": 0, "head_lr_scale": 0, "log_seconds": 0,
-            "checkpoint_seconds": 0, "student_epochs": 1,
+            "checkpoint_seconds": 0,
         }  # fmt: skip
         for name, least in low.items():
             value = getattr(self, name)
             if value is not None and not value >= least:
                 raise ValueError(f"{name}: {value}, expected at least {least:g}")
-        for name in ("lr", "linear_lr", "student_lr"):
+        for name in ("lr", "linear_lr"):
             value = getattr(self, name)
             if value is not None and not 0 < value < float("inf"):
                 raise ValueError(f"{name}: {value}, expected a positive number")
@@ -125,7 +122,7 @@ class TrainConfig:
             mode = "linearinit" if method_info(self.method).cls.student and not random else "finetune"
         smoothing = self.student_smoothing
         if smoothing is None:
-            smoothing = 0.2 if (self.student_schedule or self.schedule) == "cosine" else 0.0
+            smoothing = 0.2 if self.schedule == "cosine" else 0.0
         lr, epochs, batch = DEFAULTS["linear" if mode == "linear" else "finetune"]
         return dataclasses.replace(
             self,

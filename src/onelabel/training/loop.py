@@ -156,10 +156,7 @@ def fit(session: Session, feeds: Feeds, position: Position, checkpoints: Checkpo
                 session.recorder.end_epoch(phase.name, epoch)
             name = watched(config, select="mAP" if config.stop == "gr" else None)  # whose 2 points are of mAP
             values = [r[name] for r in position.history if r["phase"] == phase.name and name in r]
-            position.epoch, position.update = epoch + 1, 0
-            # a student's own rate ends at 0: what is noisy before is best after
-            runs_out = phase.name == "student" and config.student_schedule == "cosine"
-            position.stopped = not runs_out and should_stop(config.stop, values)
+            position.epoch, position.update, position.stopped = epoch + 1, 0, should_stop(config.stop, values)
             checkpoints.save(session, position)
             saved = time.monotonic()
             bar.metric = f"  {'likelihood' if 'likelihood' in name else 'mAP'} {values[-1]:.2f}" if values else ""

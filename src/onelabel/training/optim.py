@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from onelabel.contract import Method
+from onelabel.training.config import TrainConfig
 
 
 def classifier_optimizer(
@@ -36,17 +37,17 @@ def method_optimizers(criterion: Method, lr: float, device: torch.device) -> lis
     return made
 
 
-def schedule_table(schedule: str, updates: int, warmup_steps: int = 0) -> Tensor | None:
+def schedule_table(config: TrainConfig, updates: int) -> Tensor | None:
     """The factor on every learning rate at each update, or None where it is always 1.
 
     Linear warm-up over `warmup_steps`, then constant, or a half cosine to 0 at the last update.
     """
-    if schedule == "constant" and not warmup_steps:
+    if config.schedule == "constant" and not config.warmup_steps:
         return None
     at = torch.arange(updates + 1, dtype=torch.float64)
-    warm = ((at + 1) / (warmup_steps + 1)).clamp(max=1)
-    if schedule == "cosine":
-        share = ((at - warmup_steps) / max(updates - warmup_steps, 1)).clamp(0, 1)
+    warm = ((at + 1) / (config.warmup_steps + 1)).clamp(max=1)
+    if config.schedule == "cosine":
+        share = ((at - config.warmup_steps) / max(updates - config.warmup_steps, 1)).clamp(0, 1)
         warm = warm * (1 + torch.cos(math.pi * share)) / 2
     return warm.float()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -32,21 +33,15 @@ class Phase:
     epochs: int
     batch_size: int
     lr: float
-    schedule: str = "constant"
 
 
 def phases_of(config: TrainConfig, *, student: bool = False) -> list[Phase]:
     """The phases of a resolved config; `student` adds the one that learns what fine-tuning found."""
     epochs, batch_size, lr = config.epochs or 1, config.batch_size or 1, config.lr or 0.0
-    last = Phase("linear" if config.mode == "linear" else "finetune", epochs, batch_size, lr, config.schedule)
-    phases = [last]
-    if config.mode == "linearinit":
-        first = (config.linear_epochs, config.linear_batch_size, config.linear_lr)
-        phases.insert(0, Phase("linear", *first, config.schedule))
-    if student:
-        own = (config.student_epochs or epochs, batch_size, config.student_lr or lr)
-        phases.append(Phase("student", *own, config.student_schedule or config.schedule))
-    return phases
+    last = Phase("linear" if config.mode == "linear" else "finetune", epochs, batch_size, lr)
+    first = Phase("linear", config.linear_epochs, config.linear_batch_size, config.linear_lr)
+    again = [dataclasses.replace(last, name="student")] if student else []
+    return [*([first] if config.mode == "linearinit" else []), last, *again]
 
 
 class Session:
@@ -91,7 +86,7 @@ class Session:
         ]
         self.average = Average(classifier, config.ema) if config.ema else None
         updates = len(self.plan(0).updates) * phase.epochs
-        self.rates = Rates(self.optimizers, schedule_table(phase.schedule, updates, config.warmup_steps), self.device)
+        self.rates = Rates(self.optimizers, schedule_table(config, updates), self.device)
         fast = cuda and not linear and not self.split and config.compile == "auto"
         self.fast = _compiled(self.network, config) if fast else None
         self.frozen = False
