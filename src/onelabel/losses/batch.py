@@ -40,11 +40,6 @@ def expected_positives_penalty(p: Tensor, k: Number) -> Tensor:
     return ((p.sum(-1).mean(-1) - k) / p.shape[-1]) ** 2
 
 
-def observed_nll(logits: Tensor, observed: Tensor, *, eps: float = 0.0) -> Tensor:
-    """−log p where z=+1, −log(1−p) where z=−1, 0 elsewhere."""
-    return bce(logits, observed, eps=eps)
-
-
 def ranking_form(positive: Tensor, negative: Tensor, num_classes: int, *, by_rows: bool) -> Form:
     """Pairwise ranking entry by entry, given the numbers of observed positives and negatives of each row."""
     # Counts are divided by L, and the sum multiplied by it, to stay within half precision.
@@ -121,7 +116,7 @@ class EPR(Method):
         return loss + self.column(self.lam) * gap**2
 
     def _known(self, logits: Tensor, observed: Tensor) -> Tensor:
-        loss = observed_nll(logits, observed, eps=self.eps).sum(-1).mean(-1)
+        loss = bce(logits, observed, eps=self.eps).sum(-1).mean(-1)
         return loss / logits.shape[-1] if self.variant == "reference" else loss
 
 

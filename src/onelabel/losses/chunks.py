@@ -12,7 +12,7 @@ from torch import Tensor
 
 from onelabel.kernels import form as f
 from onelabel.kernels.form import Curve, Form
-from onelabel.losses.batch import observed_nll
+from onelabel.losses.baselines import bce
 from onelabel.losses.curves import nll, soft
 from onelabel.losses.fused import engine
 from onelabel.losses.observed import Observed
@@ -185,7 +185,7 @@ class RoleChunks(Chunks):
                 for i, logits in enumerate(both):
                     yes, no = nll(logits, eps=self.eps), nll(-logits, eps=self.eps)
                     part = part + soft(p[1 - i], yes, no).sum() / (batch * num_classes)
-                    part = part + observed_nll(logits, z, eps=self.eps).sum() * known
+                    part = part + bce(logits, z, eps=self.eps).sum() * known
                 penalty = (pulls * torch.stack([one.sum() for one in p])).sum()
                 slopes = torch.autograd.grad((part + penalty) / 2, both)
             total = total + part.detach() / 2

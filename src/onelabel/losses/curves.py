@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-Number = float | Tensor
+from onelabel.contract import Number
 
 
 def unified(

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from onelabel.contract import Batch, Hyper, Method, Needs, Number, Variant, check_k, register
-from onelabel.losses.batch import expected_positives_penalty, observed_nll
+from onelabel.losses.baselines import bce
+from onelabel.losses.batch import expected_positives_penalty
 from onelabel.losses.curves import nll, soft
 from onelabel.methods.estimators import CLAMP, Estimator, Factorised, Network, Table
 from onelabel.methods.memory import Remembering
@@ -30,7 +31,7 @@ def role_half(
     """
     eps = Method.reference_eps if reference else 0.0
     cross = soft(torch.sigmoid(other), nll(logits, eps=eps), nll(-logits, eps=eps)).mean((-2, -1))
-    known = observed_nll(logits, observed, eps=eps).sum(-1).mean(-1)
+    known = bce(logits, observed, eps=eps).sum(-1).mean(-1)
     if reference:
         known = known / logits.shape[-1]
     return cross + known + lam * expected_positives_penalty(torch.sigmoid(logits), k)

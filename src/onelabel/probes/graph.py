@@ -8,6 +8,9 @@ import torch
 
 from onelabel.probes.block import BlockTrainer
 
+#: Steps run one by one before a capture: they are real steps and serve as its warm-up, so nothing is undone.
+EAGER = 3
+
 
 def epoch_runner(
     trainer: BlockTrainer, size: int, *, drop_last: bool, graph: bool | None, streams: int
@@ -28,10 +31,6 @@ def epoch_runner(
             trainer.step(order[:, i * size : min((i + 1) * size, full * size + rest)].contiguous(), tick=tick)
 
     return plain
-
-
-#: Steps run one by one before a capture: they are real steps and serve as its warm-up, so nothing is undone.
-EAGER = 3
 
 
 class _Captured:
