@@ -94,15 +94,10 @@ def posterior(logits: Tensor, observed: Tensor, *, exact: int | None = None) -> 
     return torch.where(observed > 0, 1.0, q).to(logits.dtype)
 
 
-def log_none(logits: Tensor) -> Tensor:
-    """log P(a row has no label at all) = Σ log(1−p_l), …×B; never quite 0."""
-    none = -nll(-logits).sum(-1)
-    return none.clamp(max=-torch.finfo(none.dtype).tiny)
-
-
 def log_any(logits: Tensor) -> Tensor:
-    """log P(a row has any label at all) = log(1 − Π(1−p_l)), …×B."""
-    return torch.log(-torch.expm1(log_none(logits)))
+    """log P(a row has any label at all) = log(1 − Π(1−p_l)), …×B; finite where no label has a chance."""
+    none = -nll(-logits).sum(-1)
+    return torch.log(-torch.expm1(none.clamp(max=-torch.finfo(none.dtype).tiny)))
 
 
 def _at_nodes(p: Tensor, exact: int | None) -> tuple[Tensor, Rule, Tensor, Tensor | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -77,7 +77,7 @@ def choose(
 
     The criterion is the best that the data allows: mAP on clean validation rows; mAP on an audit of at least
     `AUDIT_ROWS` fully labelled rows; else, with a share `held` of the rows kept out of training, `DEFAULT_BLIND`
-    on their single positives (docs/probes.md has what each criterion regrets). A cell counts by its mean over seeds;
+    on their single positives (docs/probes.md has what each criterion loses). A cell counts by its mean over seeds;
     the weights are those of its best seed.
 
     Args:
@@ -185,16 +185,7 @@ def _with_k(spec: ProbeSpec, k: float) -> ProbeSpec:
     takes = "expected_positives" in method_info(spec.method).defaults
     if not takes or "expected_positives" in spec.hyper:
         return spec
-    return ProbeSpec(
-        spec.method,
-        {**spec.hyper, "expected_positives": k},
-        spec.lr,
-        spec.batch_size,
-        spec.seed,
-        spec.epochs,
-        spec.weight_decay,
-        spec.labels,
-    )
+    return replace(spec, hyper={**spec.hyper, "expected_positives": k})
 
 
 def _reason(
