@@ -13,11 +13,12 @@ import pytest
 from sqlalchemy import func, select, update
 
 from onelabel.labels import Labels
+from onelabel.review import read_recovered, write_recovered
 from onelabel.review.answers import RequestReused, record, undo
 from onelabel.review.change import Said
 from onelabel.review.database import Database
 from onelabel.review.export import Answers, export_file, export_labels, find_reviewer, import_answers, load_answers
-from onelabel.review.load import rebuild_tallies
+from onelabel.review.load import load_recovered, rebuild_tallies
 from onelabel.review.models import Answer, Event, Item, Picture, Tally
 from onelabel.review.progress import agreement, history, overall
 from onelabel.review.queue import Filters, Who, lease_items, lease_picture, release, renew
@@ -185,12 +186,9 @@ def test_answers_become_labels_and_travel(db: Database, data: Any, tmp_path: Any
     answers = load_answers(tmp_path / "out.parquet")
     assert isinstance(answers, Answers)
     other = Database(tmp_path / "other.db")
-    from onelabel.review import read_recovered
-    from onelabel.review.load import load_recovered
-
     load_recovered(other, read_recovered(data.recovered), min_probability=0.99)  # hardly anything is suggested now
-    assert import_answers(other, answers) == {"stored": 19, "settled": 0, "total": 19}
-    assert import_answers(other, answers) == {"stored": 0, "settled": 19, "total": 19}
+    assert import_answers(other, answers) == {"stored": 19, "settled": 0, "elsewhere": 0, "total": 19}
+    assert import_answers(other, answers) == {"stored": 0, "settled": 19, "elsewhere": 0, "total": 19}
     np.testing.assert_array_equal(export_labels(other), export_labels(db))
     other.close()
     damaged = bytearray((tmp_path / "other.db").read_bytes())
@@ -205,6 +203,46 @@ def test_answers_become_labels_and_travel(db: Database, data: Any, tmp_path: Any
         parquet.write_table(table.replace_schema_metadata(header), tmp_path / "wrong.parquet")
         with pytest.raises(ValueError, match=r"wrong\.parquet: .*class_names is no list"):
             load_answers(tmp_path / "wrong.parquet")
+
+
+@pytest.mark.parametrize("kind", ["database", "export"])
+def test_imported_answers_go_to_the_pictures_of_their_names(db: Database, data: Any, tmp_path: Any, kind: str) -> None:
+    """The next round's rows are in another order, three pictures are gone, two are new."""
+    ann = person(db, "ann")
+    leased = lease_items(db, ann, Filters(), 60, 60)
+    truth = {(i["example"], i["class_index"]): bool(data.truth[i["row"], i["class_index"]]) for i in leased}
+    record(db, ann, "1", [Said(i["id"], "yes" if truth[i["example"], i["class_index"]] else "no") for i in leased])
+    gone = sorted({i["example"] for i in leased})[:3]
+    names = [f"pictures/{row:03d}.jpg" for row in np.random.default_rng(3).permutation(40)]
+    names = ["new/a.jpg", *(name for name in names if name not in gone), "new/b.jpg"]
+    width = data.truth.shape[1]
+    rows = np.repeat(np.arange(len(names)), width)
+    columns = {
+        "row": rows,
+        "example": [names[row] for row in rows],
+        "class_index": np.tile(np.arange(width), len(names)),
+    }
+    # hardly anything is suggested: pictures without a suggestion are found all the same
+    columns |= {"probability": np.where(rows < 3, 0.5, 0.01), "observed": np.zeros(len(rows), int), "rank": rows}
+    write_recovered(
+        tmp_path / "next.parquet", columns, root=".", class_names=read_recovered(data.recovered).class_names
+    )
+    other = Database(tmp_path / "next.db")
+    load_recovered(other, read_recovered(tmp_path / "next.parquet"))
+    if kind == "export":
+        export_file(db, tmp_path / "out.parquet")
+    told = import_answers(other, load_answers(db if kind == "database" else tmp_path / "out.parquet"))
+    left = sum(name in gone for name, _ in truth)
+    assert left >= 3
+    assert told == {"stored": 60 - left, "settled": 0, "elsewhere": left, "total": 60}
+    got = load_answers(other)
+    found = {(names[row], at): value > 0 for row, at, value in zip(got.rows, got.cols, got.values, strict=True)}
+    assert found == {entry: value for entry, value in truth.items() if entry[0] not in gone}
+    assert got.examples == [names[row] for row in got.rows]
+    stranger = load_answers(db)._replace(examples=["elsewhere.jpg"] * 60)
+    with pytest.raises(ValueError, match="no earlier answer is about a picture"):
+        import_answers(other, stranger)
+    other.close()
 
 
 def test_random_sequences_keep_the_counts_right(db: Database) -> None:

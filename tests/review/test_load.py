@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import select
 
-from onelabel.review import read_recovered, write_recovered
+from onelabel.review import read_audit, read_recovered, write_audit, write_recovered
 from onelabel.review.answers import record
 from onelabel.review.change import Said
 from onelabel.review.database import Database
-from onelabel.review.export import find_reviewer, load_answers
-from onelabel.review.load import load_recovered, rebuild_tallies
+from onelabel.review.export import find_reviewer, import_answers, load_answers
+from onelabel.review.load import load_audit, load_recovered, rebuild_tallies
 from onelabel.review.models import AUDIT, DOUBT, MISSING, Item, Picture, Tally
 from onelabel.review.queue import Filters, Who, lease_items
 
@@ -62,6 +62,31 @@ def test_the_next_round_keeps_answers_and_drops_what_is_no_longer_suggested(db_u
     assert load_answers(db).rows.tolist() == [0]
     assert [item["row"] for item in lease_items(db, who, Filters(), 9, 60)] == [1, 3]
     db.close()
+
+
+def test_another_picture_in_a_row_is_refused_and_its_answers_can_be_taken_along(db_url: str, tmp_path: Path) -> None:
+    db = Database(db_url)
+    load_recovered(db, read_recovered(write(tmp_path / "1.parquet", [0, 1], [0, 0], [0.9, 0.8], [0, 0], ["a"])))
+    record(db, Who(find_reviewer(db, "ann"), "t"), "r1", [Said(0, "yes"), Said(1, "no")])
+    columns = {"row": [0, 1, 2], "example": ["new.jpg", "0.jpg", "1.jpg"], "class_index": [0] * 3}
+    columns |= {"probability": [0.5] * 3, "observed": [0] * 3, "rank": [1] * 3}
+    write_recovered(tmp_path / "2.parquet", columns, root=".", class_names=["a"])
+    with pytest.raises(ValueError, match=r"2\.parquet: row 0 is new\.jpg, in the database 0\.jpg; .*--import"):
+        load_recovered(db, read_recovered(tmp_path / "2.parquet"))
+    audit = {"row": [1], "example": ["0.jpg"], "inclusion_probability": [0.5], "stratum": ["all"]}
+    write_audit(tmp_path / "audit.parquet", audit)
+    with pytest.raises(ValueError, match=r"audit\.parquet: row 1 is 0\.jpg, in the database 1\.jpg"):
+        load_audit(db, read_audit(tmp_path / "audit.parquet"))
+    assert load_answers(db).values.tolist() == [1, -1]  # nothing was touched
+    other = Database(tmp_path / "other.db")
+    load_recovered(other, read_recovered(tmp_path / "2.parquet"))
+    import_answers(other, load_answers(db))
+    got = load_answers(other)
+    assert got.examples is not None
+    assert dict(zip(got.examples, got.values.tolist(), strict=True)) == {"0.jpg": 1, "1.jpg": -1}
+    assert got.rows.tolist() == [1, 2]
+    db.close()
+    other.close()
 
 
 def test_loading_again_does_nothing_and_half_a_load_is_repeated(

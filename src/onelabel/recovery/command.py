@@ -14,6 +14,7 @@ from onelabel.recovery.carried import FILE, LEAST, calibrate_run
 from onelabel.recovery.completion import AuditRows, Recovered, recover
 from onelabel.recovery.folds import crossfit
 from onelabel.recovery.inputs import Inputs, is_run, load_inputs, role_scores
+from onelabel.recovery.places import rows_by_name
 from onelabel.recovery.summary import added, as_text
 from onelabel.system import atomic_write, refuse_existing
 
@@ -76,7 +77,7 @@ def run_recovery(w: Wanted, echo: Callable[[str], Any]) -> Recovered:
         scores=scores,
         folds=w.folds,
         k=w.k,
-        audit=_audit(w, inputs),
+        audit=_audit(w, inputs, echo),
         calibration=w.calibration,  # type: ignore[arg-type]
         precision=w.precision,
         preference=w.preference,
@@ -164,12 +165,20 @@ def _extras(w: Wanted, inputs: Inputs, done: Recovered, exports: list[tuple[str,
             echo(f"near-duplicates with labels {', '.join(names[c] for c in group.classes)}: {rows}")
 
 
-def _audit(w: Wanted, inputs: Inputs) -> AuditRows | None:
+def _audit(w: Wanted, inputs: Inputs, echo: Callable[[str], Any]) -> AuditRows | None:
     if w.audit is None or w.answers is None:
         return None
     plan = Plan.load(w.audit)
     names = inputs.labels.class_names or tuple(map(str, range(inputs.labels.num_classes)))
-    return AuditRows(plan.rows, read_answers(w.answers, plan, names), plan.inclusion)
+    values, rows = read_answers(w.answers, plan, names), plan.rows
+    if inputs.examples is not None:  # since the audit was planned pictures may have come or gone
+        rows = rows_by_name(plan.rows, plan.examples, enumerate(inputs.examples))
+    here = rows >= 0
+    if not here.any():
+        raise ValueError(f"{w.audit}: none of its pictures is in {w.source}; give the data that was audited")
+    if not here.all():
+        echo(f"{w.audit}: {(~here).sum()} of its {len(rows)} pictures are not in {w.source} and are left out")
+    return AuditRows(rows[here], values[here], plan.inclusion[here])
 
 
 def _export(pair: str) -> tuple[str, Path]:

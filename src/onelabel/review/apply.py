@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from onelabel.data import Splits
 from onelabel.labels import Labels
+from onelabel.recovery.places import rows_by_name
 from onelabel.system import reading, say
 
 
@@ -47,11 +48,9 @@ def _training_rows(train: Any, answers: Any, path: str | Path) -> NDArray[np.int
     """
     if answers.examples is None or not hasattr(train, "source"):
         return np.asarray(answers.rows, np.int64)
-    place = {str(name): row for row, name in enumerate(train.source.paths)}
-    rows = np.array([place.get(name, -1) for name in answers.examples], np.int64)
-    nameless = np.array([name == f"#{row}" for name, row in zip(answers.examples, answers.rows, strict=True)], bool)
-    if (rows[~nameless] == answers.rows[~nameless]).all():  # imported answers: their numbers are the training part's
-        rows = np.where(nameless, answers.rows, rows)
+    rows = rows_by_name(
+        answers.rows, answers.examples, ((row, str(name)) for row, name in enumerate(train.source.paths))
+    )
     outside = int((rows < 0).sum())
     if outside == len(rows) > 0:
         raise ValueError(f"{path}: no answer is about a picture of {train.name}; give the data that was reviewed")

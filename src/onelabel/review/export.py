@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, func, select
 from sqlalchemy.exc import DatabaseError
 
+from onelabel.recovery.places import rows_by_name
 from onelabel.review.database import Database
 from onelabel.review.load import get_meta
 from onelabel.review.models import DECIDED, Answer, Item, Klass, Picture, Reviewer
@@ -141,8 +142,10 @@ def export_file(db: Database, path: str | os.PathLike[str]) -> int:
 def import_answers(db: Database, answers: Answers, *, reviewer: str = "import") -> dict[str, int]:
     """Earlier decisions as the answers of `reviewer`; what is settled here already stays as it is.
 
-    Entries that are no longer suggested are kept as items, so that the labels of all rounds come out together.
-    Returns how many were stored, how many were settled already, and of how many.
+    An answer goes to the picture of its name, whatever row that has here; where no names are known, to its row. Entries
+    that are no longer suggested are kept as items, so that the labels of all rounds come out together.
+    Returns how many were stored, how many were settled already, how many are about pictures that are not here, and of
+    how many.
     """
     from onelabel.review.answers import record
     from onelabel.review.change import Said
@@ -152,12 +155,13 @@ def import_answers(db: Database, answers: Answers, *, reviewer: str = "import") 
         names = get_meta(connection, "classes")
     if answers.meta.get("class_names") != names:
         raise ValueError("answers have other classes than the database; they cannot be imported into it")
+    where = _rows_here(db, answers)
     who = Who(find_reviewer(db, reviewer), "import")
     stored = total = 0
-    for start in range(0, len(answers.rows), 500):
+    for start in range(0, len(where), 500):
         part = slice(start, start + 500)
-        keep = answers.values[part] != 0
-        rows, cols = answers.rows[part][keep], answers.cols[part][keep]
+        keep = (answers.values[part] != 0) & (where[part] >= 0)
+        rows, cols = where[part][keep], answers.cols[part][keep]
         keys = (rows * len(names) + cols).tolist()
         with db.write() as connection:
             ensure_items(db, connection, rows.tolist(), cols.tolist(), len(names))
@@ -166,7 +170,19 @@ def import_answers(db: Database, answers: Answers, *, reviewer: str = "import") 
         body = record(db, who, f"import-{time.time_ns()}-{start}", said, trusted=True)
         stored += sum(result["status"] == "stored" for result in body["results"])
         total += len(said)
-    return {"stored": stored, "settled": total - stored, "total": total}
+    elsewhere = int(((answers.values != 0) & (where < 0)).sum())
+    return {"stored": stored, "settled": total - stored, "elsewhere": elsewhere, "total": total + elsewhere}
+
+
+def _rows_here(db: Database, answers: Answers) -> NDArray[np.int64]:
+    if answers.examples is None:
+        return np.asarray(answers.rows, np.int64)
+    with db.read() as connection:
+        there = [(row, name) for row, name in connection.execute(select(Picture.row, Picture.example))]
+    rows = rows_by_name(answers.rows, answers.examples, there)
+    if len(rows) and (rows < 0).all():
+        raise ValueError("no earlier answer is about a picture of these recovered labels; give those of the same data")
+    return rows
 
 
 def find_reviewer(db: Database, name: str) -> int:

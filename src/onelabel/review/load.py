@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, case, delete, func, insert, select, text
 
 from onelabel.review.database import Database
-from onelabel.review.models import BINS, DONE, DOUBT, ITEM_INDEXES, MISSING, OPEN, Item, Klass, Meta, Tally
+from onelabel.review.models import BINS, DONE, DOUBT, ITEM_INDEXES, MISSING, OPEN, Item, Klass, Meta, Picture, Tally
 from onelabel.review.source import Source
 from onelabel.system import progress
 
@@ -37,9 +37,15 @@ def load_recovered(
 ) -> int:
     """Make items of the entries worth a question; returns how many. A file that was loaded already is left alone."""
     stamp = f"{source.fingerprint}:{min_probability}:{double_share}"
-    with db.write() as connection:
+    with db.read() as connection:
         if get_meta(connection, "recovered") == stamp:
             return 0
+        _same_pictures(
+            connection,
+            source,
+            "give a new --db, and this one to --import: its answers go to the pictures they are about",
+        )
+    with db.write() as connection:
         _set_classes(db, connection, source)
         load = int(get_meta(connection, "loads") or 0) + 1
         set_meta(db, connection, "loads", load)
@@ -76,6 +82,7 @@ def load_audit(db: Database, source: Source, *, double_share: float = 0.0) -> in
     with db.write() as connection:
         if get_meta(connection, "classes") is None:
             raise ValueError(f"{source.path}: load recovered labels first; they name the classes an audit answers")
+        _same_pictures(connection, source, "draw the audit from the recovered labels that are reviewed")
         for batch in source.batches():
             rows = np.asarray(batch.column("row"))
             chance = np.asarray(batch.column("inclusion_probability"))
@@ -93,7 +100,9 @@ def load_audit(db: Database, source: Source, *, double_share: float = 0.0) -> in
                 [0] * size,
             ]
             names = [*_PICTURE[:3], "inclusion_probability", "stratum", *_PICTURE[3:]]
-            _upsert(connection, "picture", names, columns, "row", ("audit", "inclusion_probability", "stratum"))
+            _upsert(
+                connection, "picture", names, columns, "row", ("example", "audit", "inclusion_probability", "stratum")
+            )
             count += size
     return count
 
@@ -134,6 +143,19 @@ def _set_classes(db: Database, connection: Connection, source: Source) -> None:
         connection.execute(insert(Klass), rows)
 
 
+def _same_pictures(connection: Connection, source: Source, remedy: str) -> None:
+    """Answers belong to rows: a file in which a row is another picture than here is refused."""
+    if connection.execute(select(Picture.row).limit(1)).first() is None:
+        return
+    for batch in source.batches():
+        rows = np.asarray(batch.column("row"))
+        span = Picture.row.between(int(rows.min()), int(rows.max())) if len(rows) else Picture.row < 0
+        known = dict(iter(connection.execute(select(Picture.row, Picture.example).where(span))))
+        for row, name in zip(rows.tolist(), batch.column("example").to_pylist(), strict=True):
+            if known.get(row, name) not in (name, f"#{row}"):
+                raise ValueError(f"{source.path}: row {row} is {name}, in the database {known[row]}; {remedy}")
+
+
 def _refuse(bad: NDArray[np.bool_], values: NDArray[Any], path: Path, expected: str) -> None:
     if bad.any():
         raise ValueError(f"{path} must have {expected}; got {values[int(np.argmax(bad))]}")
@@ -156,7 +178,7 @@ def _checked(batch: Any, source: Source, classes: int) -> dict[str, Any]:
 def _items(
     c: dict[str, Any], classes: int, min_probability: float, share: float, load: int
 ) -> tuple[dict[str, list[Any]], list[list[Any]], list[list[Any]]]:
-    """Columns of the items to keep, of their pictures, and of the given labels."""
+    """Columns of the items to keep, of all pictures, and of the given labels."""
     p, observed = c["probability"], c["observed"]
     missing = (observed == 0) & (p >= min_probability)
     doubt = ((observed > 0) & (p < 0.5)) | ((observed < 0) & (p > 0.5))
@@ -182,8 +204,8 @@ def _items(
     }
     columns: dict[str, list[Any]] = {name: array.tolist() for name, array in arrays.items()}
     columns["conflict"] = [False] * size
-    rows, first = np.unique(row, return_index=True)
-    examples = c["example"].take(keep[first]).to_pylist()
+    rows, first = np.unique(c["row"], return_index=True)
+    examples = c["example"].take(first).to_pylist()
     count = len(rows)
     pictures = [rows.tolist(), examples, [False] * count, [OPEN] * count, [1] * count, [0] * count]
     positive = observed > 0

@@ -67,6 +67,8 @@ def prepare(
         result = import_answers(db, load_answers(earlier))
         stored, total = result["stored"], result["total"]
         say(f"imported {stored:,} of {total:,} decisions; {result['settled']:,} were settled already")
+        if result["elsewhere"]:
+            say(f"{earlier}: {result['elsewhere']:,} of them are about pictures that are not here, and are left out")
     return db
 
 
