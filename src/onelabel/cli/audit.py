@@ -52,7 +52,6 @@ def estimate(
     answers: Annotated[
         Path, typer.Argument(metavar="ANSWERS", help="Answers: Parquet from onelabel review --export, or a CSV.")
     ],
-    intervals: Annotated[str, typer.Option(help="linear or bootstrap.")] = "linear",
     out: Annotated[Path | None, typer.Option(help="Write everything here as JSON.")] = None,
     labels: Annotated[Path | None, typer.Option(help="Write completed Labels with the answers in (.npz).")] = None,
     as_json: JsonFlag = False,
@@ -67,7 +66,7 @@ def estimate(
 
     file, drawn = RecoveredFile.open(recovered), Plan.load(plan)
     said = read_answers(answers, drawn, file.class_names)
-    found = estimate_audit(file, drawn, said, intervals=intervals)
+    found = estimate_audit(file, drawn, said)
     text = json.dumps(found.to_json(), ensure_ascii=False, indent=1)
     if out is not None:
         atomic_write(out, text + "\n")

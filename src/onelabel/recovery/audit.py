@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from onelabel.recovery.places import rows_by_name
 from onelabel.recovery.schema import AUDITED, COLUMNS, VERSION
 from onelabel.recovery.table import RecoveredFile, arrow, parquet_file
 from onelabel.system import check_schema, reading
@@ -189,7 +190,7 @@ def _allocate(count: NDArray[np.int64], spread: NDArray[np.float64], budget: int
 
 
 def read_answers(path: str | os.PathLike[str], plan: Plan, class_names: tuple[str, ...]) -> NDArray[np.int8]:
-    """Answers to a plan's rows, rows × classes in {+1, −1, 0 unanswered}.
+    """Answers to a plan's rows, rows × classes in {+1, −1, 0 unanswered}; they go to the pictures of their names.
 
     Either what `onelabel review --export` writes (Parquet), or a CSV: `row,class,value` with values of 1 and −1, or
     `row,labels` (or `example,labels`) with all classes of a picture divided by |, everything else being absent.
@@ -205,10 +206,16 @@ def read_answers(path: str | os.PathLike[str], plan: Plan, class_names: tuple[st
         if lacking:
             raise ValueError(f"{file}: no column {sorted(lacking)[0]!r}; expected answers exported by onelabel review")
         with reading(file, "answers exported by onelabel review"):
-            numbers = (table.column(n).cast(pa.int64()).to_pylist() for n in ("row", "class_index", "value"))
-            for row, cls, value in zip(*numbers, strict=True):
+            rows, classes, values = (
+                table.column(n).cast(pa.int64()).to_pylist() for n in ("row", "class_index", "value")
+            )
+            for row, cls, value in zip(rows, classes, values, strict=True):
                 if row is None or cls not in range(len(class_names)) or value not in (1, -1, 0):
                     raise ValueError(f"row {row}, class {cls}, value {value}")
+            if "example" in table.schema.names:
+                examples = [str(name) for name in table.column("example").to_pylist()]
+                rows = rows_by_name(rows, examples, zip(plan.rows.tolist(), plan.examples, strict=True)).tolist()
+            for row, cls, value in zip(rows, classes, values, strict=True):
                 if row in place:
                     out[place[row], cls] = value
         return out

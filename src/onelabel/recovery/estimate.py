@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from onelabel.recovery.audit import Plan
 from onelabel.recovery.audited import entry_weights, filled_in, read_audited
-from onelabel.recovery.design import Design, bootstrap, half_width
-from onelabel.recovery.rare import Audited, class_parts
+from onelabel.recovery.design import Design
+from onelabel.recovery.pooled import pooled_parts
+from onelabel.recovery.rare import Audited, Part, Parts, class_parts
 from onelabel.recovery.table import RecoveredFile
 
 Floats = NDArray[np.float64]
@@ -73,17 +74,13 @@ def estimate_audit(
     answers: NDArray[np.int8],
     *,
     level: float = 0.95,
-    intervals: Literal["linear", "bootstrap"] = "linear",
-    repeats: int = 2000,
-    seed: int = 0,
 ) -> AuditEstimate:
     """Estimates for the whole dataset from a plan's rows.
 
     Every total (of positives, of those in the completed set …) is the difference estimator Σx + Σ_{audited}(y − x)/π
     with x the probabilities in the recovered file: unbiased over the plan's draw whatever x is, and the closer x, the
-    narrower. Overall ratios are linearised; their intervals are Student's on the logit scale, or with
-    ``intervals="bootstrap"`` percentiles of rows resampled within strata (Rao and Wu 1988). A class's intervals are
-    those of `onelabel.recovery.rare`, which hold where few of its positives were seen, or none.
+    narrower. Intervals hold where few errors were seen, or none: `onelabel.recovery.pooled` has those of all classes
+    together, `onelabel.recovery.rare` a class's.
 
     Args:
         answers: rows × classes as `read_answers` gives them; an unanswered entry (0) counts as its stratum's mean.
@@ -113,16 +110,10 @@ def estimate_audit(
         weight, (answers[whole] > 0) * 1.0, known.added, known.seen, known.count_added, observed, float(size.sum())
     )
     classes = _by_class(file.class_names, totals, known.count_kept, seen, level)
-    boot = bootstrap(design, residual, base, repeats, seed).sum(2) if intervals == "bootstrap" else None
-    count = (float(known.count_kept.sum()), float(known.count_added.sum()))
-    overall = _overall(totals.sum(1), count, design, residual.sum(2), boot, level)
-    rows = float(size.sum())
-    contradictions = int(((answers[whole] < 0) & known.seen.astype(bool)).sum())
-    t = overall["count"]
-    if not contradictions:  # what was observed is there: k is at least 1 where every row has a label
-        least = float(observed.sum())
-        t = overall["count"] = Estimate(max(t.value, least), max(t.low, least), max(t.high, least))
+    overall = _overall(totals.sum(1), float(known.count_kept.sum()), residual.sum(2), design, seen, level)
+    rows, t = float(size.sum()), overall["count"]
     overall["k"] = Estimate(t.value / rows, t.low / rows, t.high / rows)
+    contradictions = int(((answers[whole] < 0) & known.seen.astype(bool)).sum())
     return AuditEstimate(int(whole.sum()), level, overall, classes, contradictions, int((answers[whole] == 0).sum()))
 
 
@@ -175,35 +166,33 @@ def _ratio(name: str, kept: float, called: float) -> tuple[Floats, Floats, float
 
 
 def _overall(
-    t: Floats, count: tuple[float, float], design: Design, residual: Floats, boot: Floats | None, level: float
+    t: Floats, kept: float, residual: Floats, design: Design, seen: Audited, level: float
 ) -> dict[str, Estimate]:
-    tails = [(1 - level) / 2, (1 + level) / 2]
-    value = float(t[TRUE])
-    half = half_width(design, residual[TRUE], level)
-    low, high = (value - half, value + half) if boot is None else np.quantile(boot[:, TRUE], tails)
-    out = {"count": Estimate(value, max(float(low), 0.0), float(high))}
-    for name in ("precision", "recall", "f1", "added_precision", "missing_rate"):
-        above, below, constant = _ratio(name, *count)
-        bottom = float(below @ t) + constant
-        if bottom <= 0:
+    """All classes together; a ratio of nothing is NaN."""
+    pooled = pooled_parts(t, residual, design, seen, level)
+    parts, missing = pooled.parts, pooled.missing
+    observed, called = float(seen.observed.sum()), float(seen.called.sum())
+    there = Parts(missing, Part(*(np.zeros(1),) * 3), parts.wrong, parts.looked_at)
+    functions: dict[str, tuple[Parts, Callable[[Floats, Floats, Floats], Floats]]] = {
+        "count": (there, lambda m, _, w: observed - w + m),
+        "precision": (parts, lambda a, r, w: (observed - w + a) / kept),
+        "recall": (parts, lambda a, r, w: (observed - w + a) / (observed - w + a + r)),
+        "f1": (parts, lambda a, r, w: 2 * (observed - w + a) / (observed - w + a + r + kept)),
+        "added_precision": (parts, lambda a, r, w: a / called),
+        "missing_rate": (there, lambda m, _, w: m / (observed - w + m)),
+    }
+    out = {}
+    for name, (of, function) in functions.items():
+        with np.errstate(invalid="ignore", divide="ignore"):
+            value = float(function(of.added.mid, of.rest.mid, of.wrong.mid)[0])
+            low, high = (float(end[0]) for end in of.interval(function))
+        if not math.isfinite(value):
             out[name] = Estimate(math.nan, math.nan, math.nan)
             continue
-        value = float(above @ t) / bottom
-        if boot is not None:
-            low, high = np.quantile((boot @ above) / np.maximum(boot @ below + constant, 1e-9), tails)
-        else:
-            half = half_width(design, np.tensordot((above - value * below) / bottom, residual, 1), level)
-            low, high = _on_logit_scale(value, half)
-        value, low, high = (min(max(float(v), 0.0), 1.0) for v in (value, low, high))
-        out[name] = Estimate(value, low, high)
+        most = math.inf if name == "count" else 1.0
+        blind = called > 0 and not parts.looked_at[0] and "precision" in name
+        out[name] = Estimate(value, max(low, 0.0), min(high, most), not blind)
     return out
-
-
-def _on_logit_scale(value: float, half: float) -> tuple[float, float]:
-    if not 1e-6 < value < 1 - 1e-6 or half == 0:
-        return value - half, value + half
-    centre, reach = math.log(value / (1 - value)), half / (value * (1 - value))
-    return tuple(0.5 * (1 + math.tanh((centre + s * reach) / 2)) for s in (-1, 1))  # type: ignore[return-value]
 
 
 def _unit(i: int) -> Floats:
