@@ -61,8 +61,9 @@ bench: setup
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-# docs/benchmarks.md from the committed results, and the README's tables from it and from docs/results/demo.json.
+# docs/benchmarks.md and its figures from the committed results, and the README's tables from it and from docs/results/demo.json.
 readme: setup
+	$(BIN)/python docs/generate/bench_figures.py
 	$(BIN)/onelabel bench docs
 	$(BIN)/python docs/generate/readme_results.py
 	$(BIN)/python docs/generate/demo_table.py

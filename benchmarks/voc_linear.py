@@ -2,6 +2,7 @@
 
     PYTHONPATH=src python3 benchmarks/voc_linear.py --data DIR --out $OUT/linear            # all methods, grid, 3 seeds
     PYTHONPATH=src python3 benchmarks/voc_linear.py --data DIR --out $OUT/sweeps --sweep all
+    PYTHONPATH=src python3 benchmarks/voc_linear.py --data DIR --out $OUT/linear --near docs/results/bench  # see --near
     PYTHONPATH=src python3 benchmarks/voc_linear.py --data DIR --out $OUT/draws --draws uniform:1,biased:1,biased:-1
 
 DIR holds labels.npz and features-resnet50-448.npz. The same as `onelabel bench DIR`, with larger groups of probes.
@@ -31,6 +32,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--cells", default="", help="only these settings of the grid, as lr/batch: 1e-3/16,1e-4/8")
+    parser.add_argument("--search-hyper", action="store_true", help="the recipes' grids of the methods' settings, too")
+    parser.add_argument(
+        "--near", type=Path, help="results: only settings within 1 mAP of validation of their method's best there"
+    )
     parser.add_argument("--group", type=int, help="probes at once; 48 on a CPU, 600 on a GPU")
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--gather", type=Path, help="at the end, write all rows of --out into this one file")
@@ -42,7 +47,8 @@ def main() -> None:
     import torch
 
     from onelabel import bench, list_methods
-    from onelabel.bench import command, datasets, probing
+    from onelabel.bench import command, datasets, probing, stats
+    from onelabel.bench.picking import candidates
 
     device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
     probing.GROUP = args.group or (48 if device == "cpu" else 600)
@@ -54,11 +60,22 @@ def main() -> None:
         draws=args.draws.split(","),
         sweeps=[name for name in sweeps if name],
         settings={"epochs": args.epochs} if args.epochs else None,
+        search_hyper=args.search_hyper,
     )
     if args.cells:
         cells = {(float(lr), int(size)) for lr, _, size in (word.partition("/") for word in args.cells.split(","))}
         plan = [p for p in plan if (p.settings["lr"], p.settings["batch_size"]) in cells]
     Path(args.out).mkdir(parents=True, exist_ok=True)
+    if args.near is not None:
+        known = [*bench.read(args.near), *bench.read(args.out)]
+        reached = {
+            (cell.rows[0].label, cell.rows[0].settings["lr"], cell.rows[0].settings["batch_size"])
+            for name in {p.name for p in plan}
+            for cell in stats.in_reach(stats.cells(candidates(known, "voc2012", name, "linear")))
+        }
+        done = {row.run_id for row in known if row.done}
+        plan = [p for p in plan if (p.name, p.settings["lr"], p.settings["batch_size"]) in reached]
+        plan = [p for p in plan if p.run_id not in done]
     print(command.summary(plan, args.out, device), flush=True)
     splits = datasets.voc_features(args.data)
     tally = bench.run(

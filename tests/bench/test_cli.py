@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onelabel.bench.results import read
+from onelabel.bench.plan import make_plan
+from onelabel.bench.results import read, write_rows
 from onelabel.cli import main
 
 
@@ -23,7 +24,20 @@ def test_from_a_file_to_a_table(tmp_path: Path, make: Any, capsys: pytest.Captur
     splits, file, out = make(rows=100), tmp_path / "toy.npz", tmp_path / "results"
     train, test = splits.train, splits.test
     np.savez(file, X=train.X, true=train.true, X_test=test.X, true_test=test.true)
-    words = ["bench", file, "--methods", "an,gr:robust", "--seeds", 2, "--no-search", "--out", out, "--set", "epochs=2"]
+    words = [
+        "bench",
+        file,
+        "--methods",
+        "an,gr:robust",
+        "--seeds",
+        2,
+        "--search",
+        "none",
+        "--out",
+        out,
+        "--set",
+        "epochs=2",
+    ]
     code, text, _ = call(capsys, *words, "--dry")
     assert (code, "4 runs: 0 done, 0 failed, 4 to do" in text) == (0, True)
     assert "an, gr:robust · linear · seeds 0, 1\n" in text
@@ -45,7 +59,7 @@ def test_from_a_file_to_a_table(tmp_path: Path, make: Any, capsys: pytest.Captur
 def test_pictures_are_recorded_with_their_network(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "results"
     words = ["bench", "digits-scenes", "--methods", "an", "--modes", "linear,finetune,linearinit", "--seeds", 1]
-    words += ["--no-search", "--backbone", "small-cnn", "--weights", "random", "--size", 24, "--set", "epochs=1"]
+    words += ["--search", "none", "--backbone", "small-cnn", "--weights", "random", "--size", 24, "--set", "epochs=1"]
     words += ["--set", "linear_epochs=1", "-o", "n_train=60", "-o", "n_test=30", "--out", out, "--device", "cpu"]
     code, text, _ = call(capsys, *words)
     assert code == 0, text
@@ -80,6 +94,63 @@ def test_errors_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     ):
         code, _, error = call(capsys, "bench", "voc2012", "--methods", "em", "--set", wrong, "--dry")
         assert (code, error.count("\n"), told in error) == (2, 1, True), error  # once, not a failed row for every run
+    for option, wrong in (("--seeds", "x"), ("--seeds", "1,x"), ("--seeds", "-1"), ("--search", "lr")):
+        code, _, error = call(capsys, "bench", "voc2012", "--methods", "em", f"{option}={wrong}", "--dry")
+        assert (code, error.count("\n")) == (2, 1)
+        assert error.startswith(f"error: {option}: '{wrong}', expected ")
     code, _, error = call(capsys, "bench", "voc2012", "--methods", "emm", "--dry")
     assert code == 2
     assert "did you mean 'em'" in error
+
+
+def test_failed_runs_are_an_exit_code_until_they_are_made_again(
+    tmp_path: Path, make: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    splits, file = make(rows=40), tmp_path / "toy.npz"
+    train, test = splits.train, splits.test
+    np.savez(file, X=train.X, true=train.true, X_test=test.X, true_test=test.true)
+    words = ["bench", file, "--methods", "an", "--seeds", 1, "--search", "none", "--out", tmp_path / "results"]
+    words += ["--set", "epochs=1", "--device", "cpu"]
+    with monkeypatch.context() as patch:
+        patch.setattr("onelabel.bench.probing.fit", lambda *_, **__: 1 / 0)
+        code, text, error = call(capsys, *words)
+    assert (code, "0 runs made, 1 failed" in text) == (1, True)
+    assert "1 of these runs failed, now or before: --retry makes them again" in error
+    assert call(capsys, *words)[0] == 1  # skipped, and failed still
+    assert call(capsys, *words, "--retry")[0] == 0
+    assert call(capsys, *words)[0] == 0
+
+
+def test_looking_into_a_database_that_is_not_there_makes_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("optuna")
+    url = f"sqlite:///{tmp_path}/typo.db"
+    code, _, error = call(capsys, "bench", "table", "role.1", "--results", url)
+    assert (code, error.count("\n"), f"{url}: no results there" in error) == (2, 1, True)
+    code, text, _ = call(capsys, "bench", "voc2012", "--methods", "an", "--seeds", 1, "--out", url, "--dry")
+    assert (code, "8 runs: 0 done" in text) == (0, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_search_is_planned_and_its_table_names_the_protocol(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["bench", "voc2012", "--methods", "em,an", "--seeds", 1, "--out", tmp_path / "none", "--dry"]
+    for search, runs in (("none", 2), ("rates", 16), ("hyper", 7), ("rates,hyper", 56)):
+        assert f"{runs} runs: 0 done" in call(capsys, *words, "--search", search)[1], search
+    plan = make_plan("voc2012", ["an"], protocol_name="em", seeds=[0], search=False)
+    plan += make_plan("voc2012", ["an-ls"], seeds=[0], search=False, search_hyper=True)
+    values = [80.0 + 10 * p.hyper.get("unknown_smoothing", 0) for p in plan]
+    write_rows(
+        tmp_path / "rows.parquet", [p.row(test_map=v, validation_map=v) for p, v in zip(plan, values, strict=True)]
+    )
+    table = ["bench", "table", "role.1", "--results", tmp_path, "--format", "csv"]
+    _, text, _ = call(capsys, *table, "--protocol", "em")
+    assert "an,linear,80.00,1" in text
+    _, text, _ = call(capsys, *table)
+    assert "an,linear,not run so (1 run with other settings)" in text
+    assert "an-ls,linear,81.00,1" in text
+    assert '"unknown_smoothing=0.3; 0.0001, 8 (best of 9)"' in call(capsys, *table, "--search", "hyper")[1]
+    code, _, error = call(capsys, *table, "--protocol", "emm")
+    assert (code, "did you mean 'em'" in error) == (2, True)

@@ -8,7 +8,7 @@ import pytest
 
 from onelabel import bench, list_methods, method
 from onelabel.bench.protocols import PROTOCOLS, protocol
-from onelabel.bench.recipe import FOLDER, list_recipes, recipe, variants
+from onelabel.bench.recipe import FOLDER, list_recipes, product, recipe, settled, variants
 from onelabel.training.config import TrainConfig
 from onelabel.training.recipes import settings_from
 
@@ -88,18 +88,37 @@ def test_values_are_the_printed_ones(name: str, setting: str) -> None:
 @pytest.mark.parametrize("dataset", DATASETS)
 def test_grids_are_the_printed_ones_and_hold_what_was_chosen(dataset: str) -> None:
     for (name, setting), values in GRIDS.items():
-        assert tuple(recipe(dataset, name, "finetune", OURS).search_hyper[setting]) == values, (name, setting)
+        (tried,) = (p[setting] for p in recipe(dataset, name, "finetune", OURS).planes if setting in p)
+        assert tuple(tried) == values, (name, setting)
     for name in list_recipes(dataset):
         found = recipe(dataset, name, "finetune", OURS)
         assert found.search["lr"] == [1e-2, 1e-3, 1e-4, 1e-5]
         assert found.search["batch_size"] == [8, 16]
     lasd = recipe(dataset, "lasd", "finetune", OURS)
-    assert set(lasd.search_hyper) == {"tau", "lam_positive", "alpha"}
-    assert all(0.85 < tau < 1 for tau in lasd.search_hyper["tau"])
+    assert set(lasd.planes[0]) == {"tau", "lam_positive", "alpha"}
+    assert all(0.85 < tau < 1 for tau in lasd.planes[0]["tau"])
     for name in ("lasd", "gr", "em-apl", "dw"):  # what a paper took is among what it tried
         found = recipe(dataset, name, "finetune", OURS)
-        for setting, tried in found.search_hyper.items():
-            assert found.hyper[setting] in tried, (name, setting)
+        for plane in found.planes:
+            points = [{**found.hyper, **settled(name, point)} for point in product(plane)]
+            assert found.hyper in points, (name, plane)
+
+
+def test_a_grid_holds_the_planes_of_a_figure_and_leaves_what_is_fixed() -> None:
+    grid = recipe("voc2012", "gr", "linear", OURS).grid()
+    assert len(grid) == 1 + 14 + 14 + 11  # 3 × 5, 3 × 5 and 3 × 4 around the recipe's, which is in all three
+    assert grid[0] == recipe("voc2012", "gr", "linear", OURS).hyper
+    assert {round(-p["b"] / p["w"], 9) for p in grid} == {0.6, 0.7, 0.8, 0.9, 1.0}
+    assert sum(p["b"] != -2 and p["mu"] != 0.8 for p in grid) == 0  # a plane at a time
+    assert len(recipe("voc2012", "em-apl", "linear", OURS).grid()) == 36
+    assert {p["alpha"] for p in recipe("voc2012", "lasd", "linear", OURS).grid()} == {
+        0.0
+    }  # no pictures, no consistency
+    assert len({p["alpha"] for p in recipe("voc2012", "lasd", "finetune", OURS).grid()}) == 5
+    ablation = recipe("voc2012", "gr:pseudo", "linear", OURS)
+    assert ablation.grid() == [ablation.hyper]
+    assert [p["alpha"] for p in recipe("mine", "em", "linear", OURS).grid()[1:]] == [0.01, 0.02, 0.1, 0.2, 0.4, 0.9]
+    assert recipe("voc2012", "an", "linear", OURS).grid() == [{}]
 
 
 def test_roles_table_learns_ten_times_as_fast_by_itself() -> None:
@@ -116,8 +135,8 @@ def test_every_method_has_a_recipe_that_makes_it(dataset: str) -> None:
                 method(found.method, **found.hyper)  # every setting exists and lies in its range
                 config = TrainConfig.make({**found.settings, "hyper": found.hyper})
                 assert config.mode == mode
-            known = method(name)._hyper
-            assert set(found.search_hyper) <= set(known) | {"start"}
+            for point in found.grid():
+                method(found.method, **point)
 
 
 def test_recipe_files_serve_train_too() -> None:

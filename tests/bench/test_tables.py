@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from onelabel import bench
-from onelabel.bench import page, render, stats, tables
+from onelabel.bench import page, render, sections, stats, tables
 from onelabel.bench.published import anchor, published
 from onelabel.bench.results import Found, Row
 
@@ -85,6 +85,51 @@ def test_the_cell_is_chosen_on_validation_and_never_on_test() -> None:
     again = tables.pick([*rows, lucky.row(validation_map=99.0, test_map=1.0)], "voc2012", "an", "linear")
     assert again is not None
     assert again.mean("test_map") == 70.0
+
+
+def test_a_setting_out_of_reach_with_one_seed_needs_no_more() -> None:
+    """Two settings with three seeds, the others with one: those far behind leave the comparison to all three seeds."""
+    rows = []
+    for run in bench.make_plan("voc2012", ["an"], modes=["linear"], seeds=[0, 1, 2]):
+        lr, size = run.settings["lr"], run.settings["batch_size"]
+        if (lr, size) == (1e-4, 8):
+            rows.append(run.row(validation_map=(84.0, 85.0, 85.0)[run.seed], test_map=80.0))
+        elif (lr, size) == (1e-3, 16):  # better with the seed that all have
+            rows.append(run.row(validation_map=(84.5, 84.0, 84.0)[run.seed], test_map=70.0))
+        elif run.seed == 0:
+            rows.append(run.row(validation_map=83.4, test_map=60.0))
+    cell = tables.pick(rows, "voc2012", "an", "linear")
+    assert cell is not None
+    assert (cell.mean("test_map"), len(cell.rows)) == (80.0, 3)
+    assert "1 mAP of the best" not in page.missing(tables.Results(rows, {}), "voc2012")
+    near = [dataclasses.replace(r, validation_map=84.4) if r.settings["lr"] == 1e-2 else r for r in rows]
+    text = page.missing(tables.Results(near, {}), "voc2012")
+    assert "- linear, within 1 mAP of the best on validation with fewer seeds: an (0.01, 8), an (0.01, 16)." in text
+
+
+def test_a_search_of_the_methods_settings_says_of_how_many_it_is_the_best() -> None:
+    rows = some_rows("linear")
+    for run in bench.make_plan("voc2012", ["em"], modes=["linear"], seeds=[0], search_hyper=True):
+        if run.plan == "search":
+            value = 95.0 if (run.hyper["alpha"], run.settings["lr"]) == (0.1, 1e-4) else 80.0
+            rows.append(run.row(test_map=value - run.settings["batch_size"], validation_map=value))
+    (line,) = [t for t in sections.searched(tables.Results(rows, {}), "voc2012").splitlines() if t.startswith("| em |")]
+    words = [word.strip() for word in line.strip("|").split("|")]
+    assert words[:4] == ["em", "linear", "41 of 48", "1"]
+    assert words[4:6] == ["87.20", "86.20"]  # the recipe's, of the same seed
+    assert words[6:9] == ["alpha=0.1; 0.0001, 8", "95.00", "87.00"]
+    assert words[9:] == ["+7.80", "+0.80"]
+    assert sections.searched(tables.Results(some_rows("linear"), {}), "voc2012") == ""
+    for run in bench.make_plan("voc2012", ["an-ls"], modes=["linear"], seeds=[0], search=False, search_hyper=True):
+        value = 80.0 + 10 * (run.hyper == {"positive_smoothing": 0.1, "unknown_smoothing": 0.3})
+        rows.append(run.row(test_map=value, validation_map=value))
+    plain, best = (tables.build("role.1", Found(rows, {}), searched=on) for on in (False, True))
+    assert "settings" not in plain.columns
+    assert cell_of(plain, "an-ls", "ours", "linear") == "80.00"
+    assert cell_of(best, "an-ls", "ours", "linear") == "90.00"
+    assert cell_of(best, "an-ls", "settings", "linear") == "unknown_smoothing=0.3; 0.0001, 8 (best of 9)"
+    assert cell_of(best, "an", "settings", "linear") == "0.001, 16"
+    assert cell_of(best, "role", "settings", "linear") == "–"
 
 
 def test_sweeps_other_draws_and_protocols_stay_out_of_tables() -> None:

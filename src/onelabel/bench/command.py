@@ -13,9 +13,10 @@ from onelabel.bench.draws import PUBLISHED
 from onelabel.bench.measure import hardware
 from onelabel.bench.plan import Planned, cost, make_plan
 from onelabel.bench.protocols import protocol
+from onelabel.bench.recipe import differing, recipe
 from onelabel.bench.results import Row
 from onelabel.bench.runner import Tally, run
-from onelabel.bench.store import open_store
+from onelabel.bench.store import look
 from onelabel.bench.sweeps import find_sweep, settings_of, sweep
 from onelabel.contract import list_methods
 from onelabel.data import FeatureDataset
@@ -33,20 +34,26 @@ def plan_for(
     protocol_name: str = "onelabel",
     settings: Mapping[str, Any] | None = None,
     search: bool | None = None,
+    search_hyper: bool = False,
 ) -> list[Planned]:
     """The runs that the command line asks for: tables' or sweeps'. Settings that cannot be are an error here, once."""
     TrainConfig.make(settings or {})
     common: dict[str, Any] = {"seeds": seeds, "protocol_name": protocol_name, "settings": settings, "search": search}
+    if sweeps and search_hyper:
+        raise ValueError("a sweep has settings of its own: search hyper without it")
     if sweeps:
         return [p for name in sweeps for mode in modes for p in sweep(name, dataset, mode=mode, **common)]
-    return make_plan(dataset, methods or list_methods(), modes=modes, draws=draws, **common)
+    return make_plan(dataset, methods or list_methods(), modes=modes, draws=draws, search_hyper=search_hyper, **common)
 
 
 def summary(plan: Sequence[Planned], out: str | Path, device: str | None = None) -> str:
     """The protocol, what is planned, and the cost of it."""
     import torch
 
-    rows = open_store(out).find().rows if "://" in str(out) or Path(out).exists() else []
+    try:
+        rows = look(out).rows
+    except FileNotFoundError:  # to be made
+        rows = []
     where = device or ("cuda" if torch.cuda.is_available() else "cpu")
     names = sorted({p.protocol for p in plan})
     return "\n".join(
@@ -111,12 +118,20 @@ def work(
     return total
 
 
+def failed(plan: Sequence[Planned], out: str | Path) -> int:
+    """How many runs of a plan have failed, now or before."""
+    wanted = {p.run_id for p in plan}
+    return sum(row.run_id in wanted and not row.done for row in look(out).rows)
+
+
 def line(row: Row) -> str:
     """A new result in one line, with what tells it from the others of its sweep."""
     words = [row.label, row.mode]
     if row.plan.startswith("sweep:"):
         found = find_sweep(row.plan.removeprefix("sweep:"))
         words += [f"{key}={row.hyper[key]:g}" for key in settings_of(found) if key in row.hyper]
+    if row.plan == "search":
+        words += [differing(row.hyper, recipe(row.dataset, row.label, row.mode, protocol(row.protocol)).hyper)]
     if row.settings.get("lr"):
         words += [f"lr {row.settings['lr']:g} batch {row.settings.get('batch_size')}"]
     where = [f"seed {row.seed}", *([row.draw] if row.draw != PUBLISHED else [])]

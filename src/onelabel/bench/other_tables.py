@@ -12,8 +12,9 @@ from onelabel.bench.recipe import recipe
 from onelabel.bench.render import Sheet
 
 if TYPE_CHECKING:
+    from onelabel.bench.picking import Results
     from onelabel.bench.stats import Cell
-    from onelabel.bench.tables import Results, Table
+    from onelabel.bench.tables import Table
 
 #: What the tables call a setting, and where the recipe has it.
 Settings = tuple[tuple[str, str], ...]
@@ -118,11 +119,11 @@ def positive_precision(table: Table, found: Results, dataset: str) -> Sheet:
 
 def _precision(found: Results, dataset: str, name: str, *, positive: bool) -> str:
     """The mean over a method's runs, by mode; runs whose best epoch came before any pseudo-label have none."""
-    from onelabel.bench.tables import NOT_RUN, candidates
+    from onelabel.bench.picking import NOT_RUN, candidates
 
     texts = []
     for mode in ("finetune", "linear"):
-        rows = candidates(found.rows, dataset, name, mode, rules=found.rules)
+        rows = candidates(found.rows, dataset, name, mode, **found.which)
         made = [r.extra["pseudo_labels"] for r in rows if r.done and "pseudo_labels" in r.extra]
         shares = [each["positive"] if positive else 100 - each["positive"] for each in made if each["count"]]
         if shares:
@@ -134,7 +135,8 @@ def _precision(found: Results, dataset: str, name: str, *, positive: bool) -> st
 
 
 def f1(table: Table, found: Results, dataset: str) -> Sheet:
-    from onelabel.bench.tables import pick, place_notes, why_absent
+    from onelabel.bench.picking import pick, why_absent
+    from onelabel.bench.tables import place_notes
 
     def text(cell: Cell | None, name: str, mode: str, metric: str) -> str:
         if cell is None:
@@ -144,7 +146,7 @@ def f1(table: Table, found: Results, dataset: str) -> Sheet:
     lines, shown = [], []
     for name in ("bce", "an", "em"):
         for mode in ("linear", "finetune"):
-            cell = pick(found.rows, dataset, name, mode, rules=found.rules)
+            cell = pick(found.rows, dataset, name, mode, **found.which)
             shown.append(cell)
             printed = F1_PRINTED.get((dataset, name), ("–", "–")) if mode == "finetune" else ("–", "–")
             ours = (text(cell, name, mode, metric) for metric in ("micro_f1", "macro_f1"))

@@ -6,13 +6,11 @@ from collections.abc import Collection
 from pathlib import Path
 
 from onelabel.bench import tables
-from onelabel.bench.plan import make_plan
-from onelabel.bench.protocols import protocol
+from onelabel.bench.picking import NOT_RUN, Results, pick, settings_of, why_absent
 from onelabel.bench.published import anchor, published
 from onelabel.bench.render import Sheet, as_text
-from onelabel.bench.sections import draws, stopping, students, sweeps
-from onelabel.bench.stats import Cell, cells, holm, orderings, p_text, paired_p, spread
-from onelabel.bench.tables import NOT_RUN, Results, pick
+from onelabel.bench.sections import draws, missing, searched, stopping, students, sweeps
+from onelabel.bench.stats import Cell, holm, orderings, p_text, paired_p, spread
 from onelabel.contract import list_methods
 from onelabel.system import atomic_write
 
@@ -46,10 +44,17 @@ PASCAL VOC 2012: 4,574 training pictures with one observed label each, 1,143 for
 | anchor | what others measured with our pictures, weights, split and draw: their own loop; the authors' programs |
 | published | as printed, with the paper |
 
+A setting of a grid that is more than 1 mAP of validation behind the best with one seed is not run with more.
+
 **Read within a table, not across.** The published columns are of torchvision's ImageNet weights; ours are of another
 release of the same network (a converted Keras one, about 75% top-1), with which the authors' own programs come out 2–3
 points under their papers as well.
 """
+SEARCHED = (
+    "The tables above have every method with its recipe's own settings, which its paper chose when fine-tuning. Here "
+    "are the grids that the papers searched (`onelabel bench DATA --search rates,hyper`), as far as they were run: the "
+    "best by validation mAP, learning rate and batch size included, on the seeds that both have."
+)
 STUDENTS = (
     "Fine-tunings after which a student was taught by the averaged weights ([roll call](roll-call.md)), or was not."
 )
@@ -73,6 +78,7 @@ def page(found: Results, dataset: str = DATASET, *, figures: Collection[str] = (
     parts = [HEAD, "## All methods, linear", _sheet(overview(found, dataset, "linear"))]
     parts += ["## All methods, fine-tuned", _sheet(overview(found, dataset, "finetune"))]
     parts += ["## Does ours order methods as the papers do?", ORDERED, orders(found, dataset), found.remarks]
+    parts += ["## Searched settings", SEARCHED, text] if (text := searched(found, dataset)) else []
     parts += ["## Other label draws, linear", draws(found, dataset)]
     parts += ["## Students", STUDENTS, text] if (text := students(found, dataset)) else []
     parts += ["## Early stopping", text] if (text := stopping(found, dataset)) else []
@@ -123,9 +129,7 @@ def overview(found: Results, dataset: str, mode: str) -> Sheet:
             lines.append((name, "–", _why(found, dataset, name, mode), *["–"] * 5, known_as, where))
             continue
         first = cell.rows[0]
-        tried = len(cells(tables.candidates(found.rows, dataset, name, way)))
-        rate = f"{first.settings.get('lr', 0):g}, {first.settings.get('batch_size', '–')}"
-        rate += f" (best of {tried})" if tried > 1 else ""
+        rate = settings_of(cell, found)
         gaps = [tables._gap(cell, other, metric) for other in (base, full)]
         about = [first.supervision] if first.supervision != "positive" else []
         about += ["after linear initialisation"] if way == "linearinit" else []
@@ -144,8 +148,8 @@ def overview(found: Results, dataset: str, mode: str) -> Sheet:
 
 def _why(found: Results, dataset: str, name: str, mode: str) -> str:
     """Why a method is not in an overview; beside the fine-tuned ones stand those after linear initialisation."""
-    told = tables.why_absent(found.rows, dataset, name, mode)
-    return tables.why_absent(found.rows, dataset, name, "linearinit") if (told, mode) == (NOT_RUN, "finetune") else told
+    told = why_absent(found.rows, dataset, name, mode)
+    return why_absent(found.rows, dataset, name, "linearinit") if (told, mode) == (NOT_RUN, "finetune") else told
 
 
 def _p(cell: Cell | None, base: Cell | None) -> float | None:
@@ -197,39 +201,3 @@ def orders(found: Results, dataset: str) -> str:
                 text += (near if noise else "") + f": {'; '.join(shown)}" + (f"; and {more} more." if more else ".")
             lines.append(text.replace("(-", "(−").replace(" -", " −"))
     return "\n".join(lines)
-
-
-def missing(found: Results, dataset: str) -> str:
-    """What the results do not have."""
-    lines = []
-    for mode in ("linear", "finetune"):
-        also = "linearinit" if mode == "finetune" else mode
-        cells_of = {
-            name: pick(found.rows, dataset, name, mode) or pick(found.rows, dataset, name, also)
-            for name in list_methods()
-        }
-        absent = [name for name, cell in cells_of.items() if cell is None]
-        few = [f"{name} ({len(cell.rows)})" for name, cell in cells_of.items() if cell and len(cell.rows) < 2]
-        lines.append(
-            f"- {mode}, not run: {', '.join(absent) or 'none'}; with a single seed: {', '.join(few) or 'none'}."
-        )
-        part = _unfinished(found, dataset, mode)
-        lines += [f"- {mode}, only a part of the grid run: {', '.join(part)}."] if part else []
-    lines.append("- COCO, NUS-WIDE and CUB: not run; their pictures are not on the machines these results come from.")
-    lines.append("- EM Table 2's other backbones: not run; no ResNet-34 or ResNet-101 weights of the same release.")
-    failed = [row for row in found.rows if not row.done]
-    lines += [f"- failed: {row.label}, {row.mode}, seed {row.seed}: {row.error}" for row in failed[:20]]
-    lines += [f"- unreadable: {file} ({why})" for file, why in found.unreadable.items()]
-    return "\n".join(lines)
-
-
-def _unfinished(found: Results, dataset: str, mode: str) -> list[str]:
-    """Methods of which not every setting of the protocol's search was run, with how many were."""
-    if mode not in protocol("onelabel").search:
-        return []
-    short = []
-    for name in list_methods():
-        tried = len(cells(tables.candidates(found.rows, dataset, name, mode)))
-        whole = len(make_plan(dataset, [name], modes=[mode], seeds=[0]))
-        short += [f"{name} ({tried} of {whole})"] if 0 < tried < whole else []
-    return short

@@ -16,7 +16,7 @@ from typing import Any
 
 from onelabel.bench.draws import PUBLISHED, check_draw, supervision_of
 from onelabel.bench.protocols import GRID_BATCH, GRID_LR, protocol
-from onelabel.bench.recipe import Recipe, recipe
+from onelabel.bench.recipe import Recipe, product, recipe
 from onelabel.bench.results import Row
 from onelabel.contract import method_info
 
@@ -79,6 +79,7 @@ def make_plan(
     hyper: Mapping[str, Sequence[Any]] | None = None,
     settings: Mapping[str, Any] | None = None,
     search: bool | None = None,
+    search_hyper: bool = False,
     supervision: str | None = None,
     plan: str = "table",
 ) -> list[Planned]:
@@ -89,18 +90,21 @@ def make_plan(
         hyper: settings of the method to vary, a list of values each, on top of the recipe's.
         settings: settings of `train` on top of the recipe's, such as epochs.
         search: try the protocol's grid of learning rates and batch sizes; None does in the modes the protocol says.
+        search_hyper: try every point of the recipe's search of the method's settings, too.
     """
     rules = protocol(protocol_name)
     made: list[Planned] = []
     for name, mode in itertools.product(methods, modes):
         found = recipe(dataset, name, mode, rules)
         searched = mode in rules.search if search is None else search
-        for cell, values in itertools.product(_cells(found, searched), _product(hyper or {})):
+        points = found.grid() if search_hyper else [found.hyper]
+        for cell, point, values in itertools.product(_cells(found, searched), points, product(hyper or {})):
             chosen = {**found.settings, **cell, **(settings or {})}
             for draw, fraction, seed in itertools.product(map(check_draw, draws), fractions, seeds):
                 labels = supervision or supervision_of(found.method, draw)
-                what = (dataset, found.method, name, {**found.hyper, **values}, mode, int(seed), chosen)
-                made.append(Planned(*what, draw, labels, protocol_name, fraction, plan))
+                what = (dataset, found.method, name, {**point, **values}, mode, int(seed), chosen)
+                why = plan if point == found.hyper else "search"
+                made.append(Planned(*what, draw, labels, protocol_name, fraction, why))
     return made
 
 
@@ -109,10 +113,6 @@ def _cells(found: Recipe, searched: bool) -> list[dict[str, Any]]:
         return [{}]
     rates, sizes = found.search.get("lr", GRID_LR), found.search.get("batch_size", GRID_BATCH)
     return [{"lr": float(lr), "batch_size": int(size)} for lr, size in itertools.product(rates, sizes)]
-
-
-def _product(axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
 
 
 def _plain(text: str) -> str:

@@ -105,7 +105,7 @@ PROTOCOLS: Mapping[str, Protocol] = {
             "Zhou et al. 2022",
             search=("finetune", "linearinit"),
             stop="em",
-            notes="not linear in the paper; EM's own lr and batch are printed and in the recipe (--no-search), the "
+            notes="not linear in the paper; EM's own lr and batch are printed and in the recipe (--search none), the "
             "others' are not; NUS-WIDE in its official release",
         ),
         Protocol(

@@ -2,11 +2,14 @@
 
 ``recipes/<dataset>/<method>.toml`` holds settings of `train` (see `training.recipes`), [hyper], what differs by mode
 ([linear], [linearinit]), ablations ([variant.NAME], settings on top of [hyper]; a table calls them METHOD:NAME) and the
-papers' search grids ([search], [search.hyper]).
+papers' search grids: [search] of learning rates and batch sizes, [search.hyper] of the method's settings, all
+combinations of it; several [[search.hyper]] are the planes of a figure, each around the recipe's values.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,7 +34,34 @@ class Recipe:
     hyper: dict[str, Any]
     settings: dict[str, Any]
     search: dict[str, list[Any]] = field(default_factory=dict)  #: lr and batch_size
-    search_hyper: dict[str, list[Any]] = field(default_factory=dict)
+    planes: tuple[dict[str, list[Any]], ...] = ()  #: of [search.hyper]
+
+    def grid(self) -> list[dict[str, Any]]:
+        """The method's settings at every point of its search, the recipe's own first."""
+        made = [self.hyper]
+        for plane in self.planes:
+            for point in product(plane):
+                hyper = {**self.hyper, **settled(self.method, point)}
+                made += [hyper] if hyper not in made else []
+        return made
+
+
+def product(axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """All combinations of the axes' values."""
+    return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+
+
+def differing(hyper: Mapping[str, Any], own: Mapping[str, Any]) -> str:
+    """What settings have that the recipe's own do not."""
+    return ", ".join(f"{key}={value:g}" for key, value in hyper.items() if own.get(key) != value)
+
+
+def settled(method: str, point: Mapping[str, Any]) -> dict[str, Any]:
+    """A point of a grid in the method's own settings: GR plots b and its threshold τ = −b/w."""
+    own = dict(point)
+    if method == "gr" and "tau" in own:
+        own["w"] = -own["b"] / own.pop("tau")
+    return own
 
 
 def list_recipes(dataset: str) -> list[str]:
@@ -57,7 +87,8 @@ def recipe(dataset: str, name: str, mode: str, protocol: Protocol) -> Recipe:
 
     The protocol's settings, then the recipe's; the number of epochs is the recipe's when fine-tuning (a method's
     schedule belongs to it) and the protocol's otherwise. A dataset without recipes takes the method's
-    defaults, for features with what lets it be a probe.
+    defaults, for features with what lets it be a probe. What a mode fixes is not searched
+    in it, and ablations are not searched: they stand beside the recipe's values.
     """
     if mode not in MODES:
         raise ValueError(f"mode: {mode!r}, expected {', '.join(MODES)}")
@@ -66,8 +97,11 @@ def recipe(dataset: str, name: str, mode: str, protocol: Protocol) -> Recipe:
     path = recipe_file(dataset, method)
     found: dict[str, Any] = settings_from(path, {"mode": mode}) if path else {"mode": mode}
     hyper = dict(found.pop("hyper", {}))
-    if path is None and (model := recipe_file(MODEL, method)):  # what makes it a method for features is of no dataset
-        hyper = dict(read_toml(model).get(mode, {}).get("hyper", {}))
+    source = path or recipe_file(MODEL, method)
+    whole: dict[str, Any] = read_toml(source) if source else {}
+    fixed = dict(whole.get(mode, {}).get("hyper", {}))
+    if path is None:  # what makes it a method for features is of no dataset
+        hyper = dict(fixed)
     found.pop("method", None)
     if mode != "finetune":
         found.pop("epochs", None)
@@ -76,12 +110,18 @@ def recipe(dataset: str, name: str, mode: str, protocol: Protocol) -> Recipe:
         if variant not in known:
             raise ValueError(f"{name}: {method} has no variant {variant!r}; it has {', '.join(known) or 'none'}")
         hyper |= known[variant]
-    search = read_toml(path).get("search", {}) if path else {}
+    search = whole.get("search", {})
     return Recipe(
         name,
         method,
         hyper,
         {**protocol.settings(mode), **found},
         {key: list(values) for key, values in search.items() if key != "hyper"},
-        dict(search.get("hyper", {})),
+        () if variant else _planes(search.get("hyper", []), fixed),
     )
+
+
+def _planes(given: Any, fixed: Mapping[str, Any]) -> tuple[dict[str, list[Any]], ...]:
+    planes = [given] if isinstance(given, dict) else given
+    free = [{key: list(values) for key, values in plane.items() if key not in fixed} for plane in planes]
+    return tuple(plane for plane in free if plane)

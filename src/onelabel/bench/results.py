@@ -142,7 +142,7 @@ def find(folder: str | Path) -> Found:
     return Found(list(best.values()), unreadable)
 
 
-def no_results(place: Path) -> str:
+def no_results(place: str | Path) -> str:
     """What to say, and do, where results were looked for and none are."""
     committed = Path("docs/results/bench")  # of a checkout
     near = f", --results {committed} has some" if committed.is_dir() and committed != place else ""

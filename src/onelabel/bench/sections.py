@@ -1,18 +1,51 @@
-"""The page's further sections: other label draws, students, early stopping, sweeps."""
+"""The page's further sections: searched settings, label draws, students, early stopping, sweeps, what is missing."""
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import statistics
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 
 from onelabel.bench.draws import PUBLISHED
 from onelabel.bench.patience import replay
+from onelabel.bench.picking import NOT_RUN, Results, candidates, pick, settings_of
+from onelabel.bench.plan import make_plan
+from onelabel.bench.protocols import protocol
 from onelabel.bench.render import Sheet, as_text
 from onelabel.bench.results import Row
-from onelabel.bench.stats import Cell, cells
+from onelabel.bench.stats import Cell, cells, chosen, in_reach
 from onelabel.bench.sweeps import SWEEPS, Sweep, line_of, position, sweep
-from onelabel.bench.tables import NOT_RUN, Results, pick
+from onelabel.contract import list_methods
+
+
+def searched(found: Results, dataset: str) -> str:
+    """Where a method's own settings were searched: the best by validation beside the recipe's, on the same seeds."""
+    whole, lines = dataclasses.replace(found, searched=True), []
+    for name, mode in itertools.product(list_methods(), ("linear", "finetune", "linearinit")):
+        own = candidates(found.rows, dataset, name, mode)
+        every = candidates(found.rows, dataset, name, mode, searched=True)
+        base, best, tried = chosen(own), chosen(every), len(cells(every))
+        if base is None or best is None or not any(r.plan == "search" for r in every):
+            continue
+        of = len(make_plan(dataset, [name], modes=[mode], seeds=[0], search_hyper=True))
+        seeds = {(r.draw, r.seed) for r in base.rows} & {(r.draw, r.seed) for r in best.rows}
+        first, second = (Cell(tuple(r for r in cell.rows if (r.draw, r.seed) in seeds)) for cell in (base, best))
+        texts = [cell.text(metric) for cell in (first, second) for metric in ("validation_map", "test_map")]
+        gains = [
+            f"{(second.mean(metric) or 0) - (first.mean(metric) or 0):+.2f}".replace("-", "−")
+            for metric in ("validation_map", "test_map")
+        ]
+        what = settings_of(best, whole).partition(" (")[0]
+        lines.append((name, mode, f"{tried} of {of}", str(len(seeds)), *texts[:2], what, *texts[2:], *gains))
+    if not lines:
+        return ""
+    columns = ("method", "setting", "tried", "seeds", "recipe: validation", "test", "best of those tried", "validation",
+               "test", "gain: validation", "test")  # fmt: skip
+    return as_text(
+        Sheet(f"{dataset}: the recipes' values, and the best of a search", columns, tuple(lines)), "markdown"
+    )
 
 
 def draws(found: Results, dataset: str) -> str:
@@ -161,3 +194,57 @@ def _order(each: Sweep, row: Row) -> tuple[float, ...]:
     """Lines as the sweep lists them: by method, then by the further settings' values."""
     extra = next((tuple(float(row.hyper[k]) for k in line) for line in each.lines if line), ())
     return (float(each.methods.index(row.label)), *extra)
+
+
+def missing(found: Results, dataset: str) -> str:
+    """What the results do not have."""
+    lines = []
+    for mode in ("linear", "finetune"):
+        also = "linearinit" if mode == "finetune" else mode
+        cells_of = {
+            name: pick(found.rows, dataset, name, mode) or pick(found.rows, dataset, name, also)
+            for name in list_methods()
+        }
+        absent = [name for name, cell in cells_of.items() if cell is None]
+        few = [f"{name} ({len(cell.rows)})" for name, cell in cells_of.items() if cell and len(cell.rows) < 2]
+        lines.append(
+            f"- {mode}, not run: {', '.join(absent) or 'none'}; with a single seed: {', '.join(few) or 'none'}."
+        )
+        part = _unfinished(found, dataset, mode)
+        lines += [f"- {mode}, only a part of the grid run: {', '.join(part)}."] if part else []
+        few = _in_reach(found, dataset, mode)
+        lines += (
+            [f"- {mode}, within 1 mAP of the best on validation with fewer seeds: {', '.join(few)}."] if few else []
+        )
+    lines.append("- COCO, NUS-WIDE and CUB: not run; their pictures are not on the machines these results come from.")
+    lines.append("- EM Table 2's other backbones: not run; no ResNet-34 or ResNet-101 weights of the same release.")
+    failed = [row for row in found.rows if not row.done]
+    lines += [f"- failed: {row.label}, {row.mode}, seed {row.seed}: {row.error}" for row in failed[:20]]
+    lines += [f"- unreadable: {file} ({why})" for file, why in found.unreadable.items()]
+    return "\n".join(lines)
+
+
+def _unfinished(found: Results, dataset: str, mode: str) -> list[str]:
+    """Methods of which not every setting of the protocol's search was run, with how many were."""
+    if mode not in protocol("onelabel").search:
+        return []
+    short = []
+    for name in list_methods():
+        tried = len(cells(candidates(found.rows, dataset, name, mode)))
+        whole = len(make_plan(dataset, [name], modes=[mode], seeds=[0]))
+        short += [f"{name} ({tried} of {whole})"] if 0 < tried < whole else []
+    return short
+
+
+def _in_reach(found: Results, dataset: str, mode: str) -> list[str]:
+    """Settings of a search that may still win it, and were run with fewer seeds than what was chosen."""
+    short = []
+    for name in list_methods():
+        tried = cells(candidates(found.rows, dataset, name, mode))
+        most = max((len(cell.rows) for cell in tried), default=0)
+        short += [
+            f"{name} ({settings_of(cell, found).partition(' (')[0]})"
+            for cell in in_reach(tried)
+            if len(cell.rows) < most
+        ]
+    return short

@@ -13,6 +13,9 @@ from typing import Any
 from onelabel.bench.results import Row
 from onelabel.system import need
 
+#: A setting that is further behind the best on validation with one seed is not run with more.
+BEHIND = 1.0
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -63,16 +66,28 @@ def cells(rows: Sequence[Row]) -> list[Cell]:
     return [Cell(tuple(sorted(members, key=lambda r: (r.draw, r.seed)))) for members in found.values()]
 
 
+def in_reach(found: Sequence[Cell]) -> list[Cell]:
+    """The settings that may still win a search: at most `BEHIND` points of validation mAP behind the best of them.
+
+    On the seeds that all have; where they have none in common, all are.
+    """
+    values = [cell.values("validation_map") for cell in found]
+    shared = sorted(set(values[0]).intersection(*values)) if values else []
+    means = [statistics.fmean(each[key] for key in shared) if shared else 0.0 for each in values]
+    return [cell for cell, mean in zip(found, means, strict=True) if mean >= max(means) - BEHIND]
+
+
 def chosen(rows: Sequence[Row]) -> Cell | None:
     """The setting with the best mean validation mAP: what a search takes.
 
-    Settings are compared on the seeds that at least half of them have, so that a seed which only one of them was run
-    with neither helps nor hinders it; one without all of those seeds is unfinished and cannot win.
+    Settings are compared on the seeds that at least half of those `in_reach` have, so that a seed which only one of
+    them was run with neither helps nor hinders it; one without all of those seeds is unfinished and cannot win.
     """
     found = cells(rows)
     values = [cell.values("validation_map") for cell in found]
-    every = {key for each in values for key in each}
-    common = {key for key in every if 2 * sum(key in each for each in values) >= len(found)}
+    near = [cell.values("validation_map") for cell in in_reach(found)]
+    every = {key for each in near for key in each}
+    common = {key for key in every if 2 * sum(key in each for each in near) >= len(near)}
     whole = [i for i, each in enumerate(values) if common <= each.keys()] or range(len(found))
     best, taken = -math.inf, found[0] if found else None
     for i in whole:

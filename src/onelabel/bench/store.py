@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from onelabel.bench.identity import identity, is_dead
-from onelabel.bench.results import Found, Row, as_dict, find, from_dict, write
+from onelabel.bench.results import Found, Row, as_dict, find, from_dict, no_results, write
 from onelabel.system import need
 
 
@@ -236,3 +236,15 @@ def open_store(place: str | Path | Store) -> Store:
     if isinstance(place, (str, Path)):
         return Database(str(place)) if "://" in str(place) else Folder(place)
     return place
+
+
+def look(place: str | Path) -> Found:
+    """What a place holds, which reading does not make: FileNotFoundError where there is none."""
+    if "://" not in str(place):
+        return find(place)
+    kind = str(place).partition(":")[0]
+    if kind.partition("+")[0] == "sqlite":
+        file = need("sqlalchemy.engine", "bench").make_url(str(place)).database
+        if file and not file.startswith("file:") and not Path(file).is_file():
+            raise FileNotFoundError(no_results(str(place)))
+    return open_store(place).find()

@@ -11,6 +11,7 @@ import numpy as np
 
 from onelabel.bench.plan import Planned, make_plan
 from onelabel.bench.published import K_PRINTED
+from onelabel.bench.recipe import settled
 
 WEIGHTS = (0.01, 0.02, 0.1, 0.2, 0.4, 0.9)
 
@@ -108,8 +109,8 @@ def sweep(
     made = []
     for line in found.lines:
         for value in values:
-            hyper = {"w": -line["b"] / value} if found.key == "tau" and found.methods == ("gr",) else {found.key: value}
-            axes = {key: [setting] for key, setting in {**line, **hyper}.items()}
+            own = settled(found.methods[0], {**line, found.key: value})
+            axes = {key: [setting] for key, setting in own.items()}
             made += make_plan(dataset, found.methods, hyper=axes, **common)
     return made
 

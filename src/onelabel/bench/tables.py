@@ -7,20 +7,17 @@ import difflib
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from onelabel.bench.patience import as_stopped
+from onelabel.bench.picking import NOT_RUN, Results, pick, settings_of, why_absent
 from onelabel.bench.protocols import protocol
 from onelabel.bench.published import COLUMNS, Number, published
-from onelabel.bench.recipe import recipe
 from onelabel.bench.render import Sheet
-from onelabel.bench.results import Found, Row, no_results
+from onelabel.bench.results import Found, no_results
 from onelabel.bench.results import find as find_rows
-from onelabel.bench.stats import Cell, chosen, holm, p_text, paired_p
+from onelabel.bench.stats import Cell, holm, p_text, paired_p
 
-NOT_RUN = "not run"
 #: Printed rows that are another paper's, or another row's.
 GR_2 = (
     "its ROLE on VOC and COCO repeats EM's with linear initialisation; its SMILE on NUS-WIDE and CUB repeats its SPLC"
@@ -28,20 +25,6 @@ GR_2 = (
 LASD_2 = "its WAN repeats EM's tuned down-weighting (`dw`); its AN, AN-LS, ROLE, EM and EM-APL repeat EM's numbers, too"
 #: What a published row's setting is among our modes.
 MODES = {"linear-train-recovery": "linear", "ablation": "finetune"}
-
-
-@dataclass(frozen=True)
-class Results(Found):
-    """Rows, and facts about label matrices (`labels-DATASET.json`) for the tables that need no run.
-
-    `remarks` is what somebody wrote about them (`remarks.md`); `absent` says that there are none at all, and what to
-    do; `rules` is the protocol whose runs are shown.
-    """
-
-    labels: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    remarks: str = ""
-    absent: str = ""
-    rules: str = "onelabel"
 
 
 @dataclass(frozen=True)
@@ -79,10 +62,13 @@ def find(folder: str | Path) -> Results:
     return Results(found.rows, found.unreadable, labels, remarks)
 
 
-def build(name: str, found: Found, *, dataset: str = "voc2012", rules: str | None = None) -> Sheet:
+def build(
+    name: str, found: Found, *, dataset: str = "voc2012", rules: str | None = None, searched: bool = False
+) -> Sheet:
     """A table by name; always complete, with what was not run, failed or could not be read said in it.
 
-    It is of runs under one protocol (`rules`): ours, or the one most were made under where none were under ours.
+    It is of runs under one protocol (`rules`): ours, or the one most were made under where none were under ours; and of
+    the recipes' settings, or the best of those `searched`.
     """
     if name not in TABLES:
         near = difflib.get_close_matches(name, TABLES, n=1)
@@ -93,54 +79,8 @@ def build(name: str, found: Found, *, dataset: str = "voc2012", rules: str | Non
         raise FileNotFoundError(whole.absent)
     made = Counter(row.protocol for row in whole.rows if row.dataset == dataset)
     shown = rules or (made.most_common(1)[0][0] if made and whole.rules not in made else whole.rules)
-    return TABLES[name].build(TABLES[name], dataclasses.replace(whole, rules=protocol(shown).name), dataset)
-
-
-def candidates(
-    rows: Sequence[Row], dataset: str, name: str, mode: str, *, rules: str = "onelabel", draw: str = "uniform1200",
-    backbone: str | None = None,
-) -> list[Row]:  # fmt: skip
-    """The runs of a method with its recipe's settings under a protocol, whatever was searched.
-
-    A run without early stopping counts where the protocol's rule would have kept the same epochs.
-    """
-    mine = [r for r in _named(rows, dataset, name, mode) if (r.protocol, r.draw) == (rules, draw)]
-    mine = [r for r in mine if r.fraction == 1 and backbone in (None, r.settings.get("backbone", "resnet50"))]
-    try:
-        wanted = recipe(dataset, name, mode, protocol(rules))
-    except ValueError:  # a method of a later catalogue
-        return mine
-    free = {"lr", "batch_size"} if mode in protocol(rules).search else set()
-    free |= {"backbone"} if backbone else set()
-    free |= {"backbone", "size"} if dataset not in COLUMNS else set()  # a protocol's network is for the papers' data
-    fixed = _without(wanted.settings, free)
-    mine = [as_stopped(r, fixed.get("stop", "none")) for r in mine]
-    return [r for r in mine if dict(r.hyper) == wanted.hyper and _without(r.settings, free) == fixed]
-
-
-def _without(settings: Mapping[str, Any], free: set[str]) -> dict[str, Any]:
-    """Settings but for some; features whose network is not said are of the protocols' own."""
-    whole = {"backbone": "resnet50", "size": 448, **settings}
-    return {k: v for k, v in whole.items() if k not in free}
-
-
-def pick(rows: Sequence[Row], dataset: str, name: str, mode: str, **which: Any) -> Cell | None:
-    """The finished runs of a method (see `candidates`); where learning rates were searched, the best cell's."""
-    return chosen(candidates(rows, dataset, name, mode, **which))
-
-
-def _named(rows: Sequence[Row], dataset: str, name: str, mode: str) -> list[Row]:
-    return [r for r in rows if (r.dataset, r.label, r.mode) == (dataset, name, mode)]
-
-
-def why_absent(rows: Sequence[Row], dataset: str, name: str, mode: str) -> str:
-    """Why a method has no cell: not run, failed, or run with settings that are not those of the table."""
-    mine = _named(rows, dataset, name, mode)
-    failed = [r for r in mine if not r.done]
-    if failed:
-        return f"failed: {failed[0].error[:60]}"
-    others = f" so ({len(mine)} run{'s' * (len(mine) > 1)} with other settings)" if mine else ""
-    return NOT_RUN + others
+    whole = dataclasses.replace(whole, rules=protocol(shown).name, searched=searched)
+    return TABLES[name].build(TABLES[name], whole, dataset)
 
 
 def place_notes(cells: Sequence[Cell | None], found: Found) -> tuple[str, ...]:
@@ -170,7 +110,7 @@ def compare(table: Table, found: Results, dataset: str) -> Sheet:
     numbers = [n for n in _numbers(table, dataset) if not n.setting.endswith("precision")]
     backbone = {n: n.setting.partition("-")[2] if n.setting.startswith("finetune-") else None for n in numbers}
     modes = {n: "finetune" if backbone[n] else MODES.get(n.setting, n.setting) for n in numbers}
-    which = {"rules": found.rules}
+    which = found.which
     cells = [pick(found.rows, dataset, n.name, modes[n], backbone=backbone[n], **which) for n in numbers]
     base = {m: pick(found.rows, dataset, "an", m, **which) for m in modes.values()}
     full = {m: pick(found.rows, dataset, "bce", m, **which) for m in modes.values()}
@@ -181,6 +121,7 @@ def compare(table: Table, found: Results, dataset: str) -> Sheet:
     averaged = any(cell is not None and cell.mean("test_map_averaged_flip") is not None for cell in cells)
     linear = metric == "test_map" and any(mode != "linear" for mode in modes.values())
     columns = ["method", "setting", "ours", "seeds", "Δ AN", "p (Holm)", "Δ full labels"]
+    columns += ["settings"] if found.searched else []
     columns += ["averaged, flips"] if averaged else []
     columns += ["ours, linear"] if linear else []
     lines = []
@@ -192,6 +133,7 @@ def compare(table: Table, found: Results, dataset: str) -> Sheet:
         else:
             words += [cell.text(metric), str(len(cell.rows)), _gap(cell, base[mode], metric)]
             words += [p_text(p), _gap(cell, full[mode], metric)]
+        words += [settings_of(cell, found, backbone=backbone[n])] if found.searched else []
         words += [cell.text("test_map_averaged_flip") if cell else "–"] if averaged else []
         if linear:
             own = mode != "linear" and backbone[n] in (None, protocol(found.rules).backbone)

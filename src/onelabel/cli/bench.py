@@ -23,6 +23,7 @@ from onelabel.cli.options import (
     offer_methods,
     pairs,
 )
+from onelabel.system import say
 
 
 class RunByDefault(TyperGroup):
@@ -46,6 +47,22 @@ FormatOption = Annotated[
 ]
 
 
+def numbers(given: str) -> list[int]:
+    """Seeds: numbers, or how many."""
+    words = names(given)
+    if not words or not all(word.isdecimal() for word in words):
+        raise ValueError(f"--seeds: {given!r}, expected how many (3 is 0,1,2) or numbers such as 0,1,5")
+    return list(range(int(given))) if "," not in given else [int(word) for word in words]
+
+
+def searches(given: str) -> set[str]:
+    """What to search; nothing said is nothing here."""
+    words = set(names(given))
+    if not words <= {"rates", "hyper", "none"} or ("none" in words and len(words) > 1):
+        raise ValueError(f"--search: {given!r}, expected rates, hyper, rates,hyper or none")
+    return words
+
+
 @app.command()
 def run(
     dataset: Annotated[
@@ -67,9 +84,13 @@ def run(
     setting: Annotated[
         list[str] | None, typer.Option("--set", "-s", help="A setting of training as NAME=VALUE, for all runs.")
     ] = None,
-    no_search: Annotated[
-        bool, typer.Option("--no-search", help="The recipe's learning rate and batch size alone.")
-    ] = False,
+    search: Annotated[
+        str,
+        typer.Option(
+            help="rates (learning rate × batch), hyper (the recipe's grid of the method's settings), rates,hyper or "
+            "none. [default: rates where the protocol searches them]"
+        ),
+    ] = "",
     dry: Annotated[bool, typer.Option("--dry", help="Show the plan and its cost, make nothing.")] = False,
     retry: Annotated[bool, typer.Option("--retry", help="Make failed runs again.")] = False,
     seconds: Annotated[float | None, typer.Option(help="Begin nothing that would end after so long.")] = None,
@@ -81,7 +102,7 @@ def run(
     option: LoaderOptions = None,
 ) -> None:
     """Plan runs, say what they cost, and make those that nobody has made. Start it as often, and on as many machines
-    that see the results folder, as you like: each run is made once.
+    that see the results folder, as you like: each run is made once. Exit code 1 where some of them failed.
 
     Examples: onelabel bench voc2012-features/ --seeds 3; onelabel bench voc2012 --methods an,em,gr --modes finetune;
     onelabel bench digits-scenes --sweep em.alpha --backbone small-cnn --weights random --size 48
@@ -94,11 +115,11 @@ def run(
     own = pairs(setting, "--set")
     if datasets.holds_pictures(dataset):
         own = {"backbone": backbone or "resnet50", "size": size, **own}
-    wanted = names(seeds)
-    numbers = list(range(int(wanted[0]))) if len(wanted) == 1 and "," not in seeds else [int(seed) for seed in wanted]
+    wanted = searches(search)
     plan = command.plan_for(
-        known, methods=names(methods), modes=names(modes), seeds=numbers, draws=names(draws), sweeps=names(sweep),
-        protocol_name=protocol, settings=own, search=False if no_search else None,
+        known, methods=names(methods), modes=names(modes), seeds=numbers(seeds), draws=names(draws),
+        sweeps=names(sweep), protocol_name=protocol, settings=own, search="rates" in wanted if wanted else None,
+        search_hyper="hyper" in wanted,
     )  # fmt: skip
     typer.echo(command.summary(plan, out, device))
     if dry:
@@ -111,6 +132,9 @@ def run(
         seconds=seconds, retry=retry, told=lambda row: typer.echo(command.line(row)), loader=loader,
     )  # fmt: skip
     typer.echo(str(done))
+    if failed := command.failed(plan, out):
+        say(f"{failed} of these runs failed, now or before: --retry makes them again")
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -118,6 +142,15 @@ def table(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Such as role.1 or gr.3; `list` lists them.")] = "list",
     results: Annotated[str, typer.Option(help="A results folder, or a database's URL.")] = "runs/bench",
     dataset: Annotated[str, typer.Option(help="Whose results.")] = "voc2012",
+    protocol: Annotated[
+        str,
+        typer.Option(
+            help="Whose runs: role, em, gr, lasd or onelabel. [default: onelabel, or what most were made under]"
+        ),
+    ] = "",
+    search: Annotated[
+        str, typer.Option(help="hyper: of every setting the recipes search, the best, and of how many.")
+    ] = "",
     format: FormatOption = "text",
     out: Annotated[Path | None, typer.Option(help="Write it here instead of printing it.")] = None,
     as_json: JsonFlag = False,
@@ -135,8 +168,9 @@ def table(
     if name == "list":
         typer.echo("\n".join(f"{t.name:12s} {t.title}" for t in tables.TABLES.values()))
         return
-    found = store.open_store(results).find() if "://" in results else tables.find(results)
-    sheet = tables.build(name, found, dataset=dataset)
+    found = store.look(results) if "://" in results else tables.find(results)
+    searched = "hyper" in searches(search)
+    sheet = tables.build(name, found, dataset=dataset, rules=protocol or None, searched=searched)
     text = render.as_text(sheet, format)
     if out is not None:
         atomic_write(out, text + "\n")

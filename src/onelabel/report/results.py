@@ -20,7 +20,7 @@ def result_tables(rows: Sequence[Any]) -> list[dict[str, Any]]:
 
     Where learning rates were searched, the setting with the best mean validation mAP is shown.
     """
-    from onelabel.bench.tables import pick
+    from onelabel.bench.picking import pick
 
     made = []
     for dataset, mode in dict.fromkeys((row.dataset, row.mode) for row in rows if row.done):

@@ -1,0 +1,101 @@
+"""Which runs a table shows: a method's, under a protocol, with its recipe's settings or the best of those searched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from onelabel.bench.patience import as_stopped
+from onelabel.bench.protocols import protocol
+from onelabel.bench.published import COLUMNS
+from onelabel.bench.recipe import differing, recipe
+from onelabel.bench.results import Found, Row
+from onelabel.bench.stats import Cell, cells, chosen
+
+NOT_RUN = "not run"
+
+
+@dataclass(frozen=True)
+class Results(Found):
+    """Rows, and facts about label matrices (`labels-DATASET.json`) for the tables that need no run.
+
+    `remarks` is what somebody wrote about them (`remarks.md`); `absent` says that there are none at all, and what to
+    do; `rules` is the protocol whose runs are shown, `searched` whether the best point of each recipe's grid of the
+    method's settings is, instead of the recipe's own.
+    """
+
+    labels: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    remarks: str = ""
+    absent: str = ""
+    rules: str = "onelabel"
+    searched: bool = False
+
+    @property
+    def which(self) -> dict[str, Any]:
+        """What `pick` and `candidates` are to know of it."""
+        return {"rules": self.rules, "searched": self.searched}
+
+
+def candidates(
+    rows: Sequence[Row], dataset: str, name: str, mode: str, *, rules: str = "onelabel", draw: str = "uniform1200",
+    backbone: str | None = None, searched: bool = False,
+) -> list[Row]:  # fmt: skip
+    """The runs of a method with its recipe's settings under a protocol, at every rate and batch size of its search.
+
+    `searched` adds the other points of the recipe's search of the method's own settings.
+
+    A run without early stopping counts where the protocol's rule would have kept the same epochs.
+    """
+    mine = [r for r in _named(rows, dataset, name, mode) if (r.protocol, r.draw) == (rules, draw)]
+    mine = [r for r in mine if r.fraction == 1 and backbone in (None, r.settings.get("backbone", "resnet50"))]
+    try:
+        wanted = recipe(dataset, name, mode, protocol(rules))
+    except ValueError:  # a method of a later catalogue
+        return mine
+    free = {"lr", "batch_size"} if mode in protocol(rules).search else set()
+    free |= {"backbone"} if backbone else set()
+    free |= {"backbone", "size"} if dataset not in COLUMNS else set()  # a protocol's network is for the papers' data
+    fixed = _without(wanted.settings, free)
+    mine = [as_stopped(r, fixed.get("stop", "none")) for r in mine]
+    points = wanted.grid() if searched else [wanted.hyper]
+    return [r for r in mine if dict(r.hyper) in points and _without(r.settings, free) == fixed]
+
+
+def _without(settings: Mapping[str, Any], free: set[str]) -> dict[str, Any]:
+    """Settings but for some; features whose network is not said are of the protocols' own."""
+    whole = {"backbone": "resnet50", "size": 448, **settings}
+    return {k: v for k, v in whole.items() if k not in free}
+
+
+def pick(rows: Sequence[Row], dataset: str, name: str, mode: str, **which: Any) -> Cell | None:
+    """The finished runs of a method (see `candidates`); where learning rates were searched, the best cell's."""
+    return chosen(candidates(rows, dataset, name, mode, **which))
+
+
+def settings_of(cell: Cell | None, found: Results, **which: Any) -> str:
+    """What a cell was run with, and of how many settings it is the best."""
+    if cell is None:
+        return "–"
+    first = cell.rows[0]
+    asked = {**found.which, "rules": first.protocol, "draw": first.draw, **which}
+    tried = len(cells(candidates(found.rows, first.dataset, first.label, first.mode, **asked)))
+    rate = f"{first.settings.get('lr', 0):g}, {first.settings.get('batch_size', '–')}"
+    if found.searched:
+        own = recipe(first.dataset, first.label, first.mode, protocol(first.protocol)).hyper
+        rate = "; ".join(filter(None, (differing(first.hyper, own), rate)))
+    return rate + (f" (best of {tried})" if tried > 1 else "")
+
+
+def _named(rows: Sequence[Row], dataset: str, name: str, mode: str) -> list[Row]:
+    return [r for r in rows if (r.dataset, r.label, r.mode) == (dataset, name, mode)]
+
+
+def why_absent(rows: Sequence[Row], dataset: str, name: str, mode: str) -> str:
+    """Why a method has no cell: not run, failed, or run with settings that are not those of the table."""
+    mine = _named(rows, dataset, name, mode)
+    failed = [r for r in mine if not r.done]
+    if failed:
+        return f"failed: {failed[0].error[:60]}"
+    others = f" so ({len(mine)} run{'s' * (len(mine) > 1)} with other settings)" if mine else ""
+    return NOT_RUN + others
