@@ -59,7 +59,7 @@ def test_tables_take_a_run_without_stopping_only_where_it_would_have_ended_the_s
     assert tables.pick(rows, "voc2012", "an", "finetune") is not None
     assert tables.pick(rows, "voc2012", "em", "finetune") is None
     sheet = tables.build("gr.2", Found(rows, {}))
-    assert "1 runs made without early stopping, which would have kept the same epochs" in sheet.notes
+    assert "1 run made without early stopping, which would have kept the same epochs" in sheet.notes
     (row,) = rows_of("em", [1, 3, 2], 2)
     assert as_stopped(row, 2) is row
 

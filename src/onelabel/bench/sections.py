@@ -21,28 +21,27 @@ from onelabel.contract import list_methods
 
 
 def searched(found: Results, dataset: str) -> str:
-    """Where a method's own settings were searched: the best by validation beside the recipe's, on the same seeds."""
-    whole, lines = dataclasses.replace(found, searched=True), []
+    """Where a method's own settings were searched: the best by validation beside the recipe's, on seeds all have."""
+    whole, lines, metrics = dataclasses.replace(found, searched=True), [], ("validation_map", "test_map")
     for name, mode in itertools.product(list_methods(), ("linear", "finetune", "linearinit")):
-        own = candidates(found.rows, dataset, name, mode)
-        every = candidates(found.rows, dataset, name, mode, searched=True)
-        base, best, tried = chosen(own), chosen(every), len(cells(every))
-        if base is None or best is None or not any(r.plan == "search" for r in every):
+        rows = candidates(found.rows, dataset, name, mode, searched=True)
+        if not any(row.plan == "search" for row in rows):
+            continue
+        tried = [set(cell.values("validation_map")) for cell in cells(rows)]
+        seeds = set.intersection(*tried)
+        shared = [row for row in rows if (row.draw, row.seed) in seeds]
+        base, best = chosen(candidates(shared, dataset, name, mode)), chosen(shared)
+        if base is None or best is None:
             continue
         of = len(make_plan(dataset, [name], modes=[mode], seeds=[0], search_hyper=True))
-        seeds = {(r.draw, r.seed) for r in base.rows} & {(r.draw, r.seed) for r in best.rows}
-        first, second = (Cell(tuple(r for r in cell.rows if (r.draw, r.seed) in seeds)) for cell in (base, best))
-        texts = [cell.text(metric) for cell in (first, second) for metric in ("validation_map", "test_map")]
-        gains = [
-            f"{(second.mean(metric) or 0) - (first.mean(metric) or 0):+.2f}".replace("-", "−")
-            for metric in ("validation_map", "test_map")
-        ]
-        what = settings_of(best, whole).partition(" (")[0]
-        lines.append((name, mode, f"{tried} of {of}", str(len(seeds)), *texts[:2], what, *texts[2:], *gains))
+        texts = [[cell.text(metric) for metric in metrics] for cell in (base, best)]
+        gains = [f"{(best.mean(m) or 0) - (base.mean(m) or 0):+.2f}".replace("-", "−") for m in metrics]
+        what, took = (settings_of(cell, whole).partition(" (")[0] for cell in (best, base))
+        lines.append((name, mode, f"{len(tried)} of {of}", str(len(seeds)), took, *texts[0], what, *texts[1], *gains))
     if not lines:
         return ""
-    columns = ("method", "setting", "tried", "seeds", "recipe: validation", "test", "best of those tried", "validation",
-               "test", "gain: validation", "test")  # fmt: skip
+    columns = ("method", "setting", "tried", "seeds", "recipe", "validation", "test", "best of those tried",
+               "validation", "test", "gain: validation", "test")  # fmt: skip
     return as_text(
         Sheet(f"{dataset}: the recipes' values, and the best of a search", columns, tuple(lines)), "markdown"
     )

@@ -93,7 +93,8 @@ def place_notes(cells: Sequence[Cell | None], found: Found) -> tuple[str, ...]:
     commits = sorted({row.commit[:7] + ("+" if row.commit.endswith("+") else "") for row in rows if row.commit})
     notes += [f"commit {', '.join(commits)} (+: with uncommitted changes)"] if commits else []
     whole = sum(bool(row.extra.get("made_without_stopping")) for row in rows)
-    notes += [f"{whole} runs made without early stopping, which would have kept the same epochs"] if whole else []
+    runs = f"{whole} run{'s' * (whole > 1)}"
+    notes += [f"{runs} made without early stopping, which would have kept the same epochs"] if whole else []
     notes += [f"unreadable result {file}: {why}" for file, why in found.unreadable.items()]
     return tuple(notes)
 
