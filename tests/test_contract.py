@@ -292,7 +292,7 @@ def test_defaults_are_the_papers() -> None:
         "hill": {"lam": 1.5, "margin": 1.0, "gamma": 2.0},
         "splc": {"tau": 0.6, "margin": 1.0, "gamma": 2.0, "start": 1, "negative": "focal"},
         "em": {"alpha": 0.2, "variant": "paper"},
-        "roll-call": {"alpha": 0.1, "gamma": 0.3, "pull": "coin"},
+        "roll-call": {"alpha": None, "gamma": 0.3, "pull": "coin"},
         "gr": {"q1": 0.01, "q2": 0.01, "q3": 1.0, "w": 2.0, "b": -2.0, "mu": 0.8, "sigma": 0.5, "trainable": False},
         "las": {"lam_positive": 0.0, "tau": 1.0, "alpha": 0.0, "gamma_negative": 4.0},
         "lasd": {"lam_positive": 0.1, "tau": 0.9, "alpha": 0.7, "gamma_positive": 0.0, "gamma_negative": 4.0},

@@ -199,6 +199,11 @@ class Method(nn.Module):
         """See the whole training set's features, N×D, once, before training: for methods that look at neighbours."""
         return self
 
+    @classmethod
+    def trials(cls, num_classes: int) -> dict[str, tuple[float, ...]]:
+        """Settings whose best value depends on the data, with what to try of each on held-out rows."""
+        return {}
+
     def head(self, feature_dim: int, num_classes: int) -> nn.Module | None:
         """The classifier a method insists on (features → logits), for the model to own; None: any will do."""
         return None

@@ -208,7 +208,9 @@ def drawn(row: list[float], labels: list[int], weights: list[float]) -> float:
     return known + math.log(total)
 
 
-def roll_call(*, alpha: float = 0.1, gamma: float = 0.3, pull: str = "coin", named: list[int] | None = None) -> Loss:
+def roll_call(
+    *, alpha: float | None = None, gamma: float = 0.3, pull: str = "coin", named: list[int] | None = None
+) -> Loss:
     """`named`: how often each class is observed in training, where that is known."""
 
     def left_open(x: float) -> float:
@@ -220,7 +222,8 @@ def roll_call(*, alpha: float = 0.1, gamma: float = 0.3, pull: str = "coin", nam
         weights = [float(n) ** gamma for n in named or [1] * len(g[0])]
         total = 0.0
         for row, labels in zip(g, z, strict=True):
-            total += alpha * math.fsum(left_open(x) for x, y in zip(row, labels, strict=True) if y == 0)
+            pulled = (0.2 / len(row)) ** 0.5 if alpha is None else alpha
+            total += pulled * math.fsum(left_open(x) for x, y in zip(row, labels, strict=True) if y == 0)
             total -= drawn(row, labels, weights)
         return total / (len(g) * len(g[0]))
 

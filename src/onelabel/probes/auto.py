@@ -24,7 +24,8 @@ from onelabel.probes.spec import ProbeSpec, grid
 AUDIT_ROWS = 100
 #: Rows with one label from which k is estimated at most.
 K_ROWS = 4000
-#: What is tried unless the caller says otherwise: every family that works without clean labels.
+#: What is tried unless the caller says otherwise, with the method's own `trials` where nothing is said: every family
+#: that works without clean labels.
 METHODS: Mapping[str, Mapping[str, Any]] = {
     "an": {},
     "an-ls": {},
@@ -107,7 +108,7 @@ def choose(
         k, k_said = float(k), f"k = {k:g} as given"
     if specs is None:
         size = batch_size or (16 if len(train) < 20_000 else 64)
-        table = methods if methods is not None else METHODS
+        table = methods if methods is not None else candidates(labels.num_classes)
         specs = grid(table, lr=list(lr), batch_size=size, seeds=list(seeds), epochs=epochs)
     specs = [_with_k(spec, k) for spec in specs]
     results = fit_probes(
@@ -135,6 +136,11 @@ def choose(
         k,
         interval,
     )
+
+
+def candidates(num_classes: int) -> dict[str, Mapping[str, Any]]:
+    """`METHODS`, each with its own trials for so many classes."""
+    return {name: said or method_info(name).cls.trials(num_classes) for name, said in METHODS.items()}
 
 
 def _take(X: Features, rows: NDArray[np.int64]) -> Features:

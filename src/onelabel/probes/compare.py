@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from onelabel.labels import Labels
-from onelabel.probes.auto import METHODS, Choice, choose
+from onelabel.probes.auto import Choice, choose
 from onelabel.probes.results import Row
 from onelabel.probes.role_table import load_voc_features, map_on
 from onelabel.system import atomic_path
@@ -93,7 +93,7 @@ def compare(
     choice = choose(
         parts.features,
         parts.labels,
-        methods=list(methods) if methods else METHODS,
+        methods=list(methods) if methods else None,
         validation=parts.validation,
         criterion=criterion,
         k=k,

@@ -34,7 +34,7 @@ SCHEMA = 1
 
 @dataclass
 class Position:
-    """Where a run is: `update` updates of `epoch` are done, in phase number `phase`."""
+    """Where a run is: `update` updates of `epoch` are done, in phase number `phase`; `hyper` is what `tune` found."""
 
     phase: int = 0
     epoch: int = 0
@@ -43,7 +43,12 @@ class Position:
     finished: bool = False
     history: list[dict[str, Any]] = field(default_factory=list)
     speeds: list[float] = field(default_factory=list)
+    hyper: dict[str, float] = field(default_factory=dict)
     bests: dict[str, Best] = field(default_factory=lambda: {"plain": Best(), "ema": Best()})
+
+    @property
+    def begins(self) -> bool:
+        return (self.phase, self.epoch, self.update) == (0, 0, 0)
 
     def next_phase(self, *, keep: bool = False) -> None:
         """`keep`: what was the best so far stays so until something is better."""
@@ -52,7 +57,8 @@ class Position:
             self.bests = {"plain": Best(), "ema": Best()}
 
     def numbers(self) -> dict[str, Any]:
-        plain = {k: getattr(self, k) for k in ("phase", "epoch", "update", "stopped", "finished", "history", "speeds")}
+        names = ("phase", "epoch", "update", "stopped", "finished", "history", "speeds", "hyper")
+        plain = {name: getattr(self, name) for name in names}
         return {**plain, "bests": {track: best.numbers() for track, best in self.bests.items()}}
 
     @classmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from onelabel.training.sharding import full_state
 from onelabel.training.stopping import Best, should_stop
 from onelabel.training.student import Student
 from onelabel.training.teaching import Start, wants_student
+from onelabel.training.tuning import tune
 
 Feeds = dict[str, Feed]
 #: Of `select`: what is comparable between a teacher and its student.
@@ -80,10 +82,11 @@ def train(
         classifier = make_classifier(config, splits, model, head)
         feeds = feeds or make_feeds(config, splits, fabric.device)
         config = selecting(config, feeds.get("validation"))
-        criterion = fresh_method(config, method, splits, classifier)
         folder.recorder = recorder = make_recorder(config, splits, folder, fabric)
         checkpoints = Checkpoints(folder)
         position = checkpoints.position() if resume else Position()
+        config = replace(config, hyper={**config.hyper, **position.hyper})
+        criterion = fresh_method(config, method, splits, classifier)
         start = None
         if wants_student(config, criterion, feeds):
             start = Start(classifier, folder, resumed=config.mode == "linearinit" and position.phase == 1)
@@ -93,6 +96,11 @@ def train(
             if phase.name == "student" and not isinstance(criterion, Student):  # resumed in it
                 criterion = Student().bind(splits.train.observed)
             trained, own = subject(classifier, feeds, criterion, fabric, config, phase)
+            if phase.name == "linear" and position.begins and not isinstance(method, Method):
+                position.hyper = tune(config, own, phase, fabric)
+                if position.hyper:
+                    config = replace(config, hyper={**config.hyper, **position.hyper})
+                    criterion = fresh_method(config, method, splits, classifier)
             session = Session(trained, criterion, own["train"], fabric, config, phase, recorder)
             checkpoints.restore(session, position)
             fit(session, own, position, checkpoints, folder)
@@ -189,6 +197,8 @@ def finish(session: Session, classifier: Classifier, feeds: Feeds, position: Pos
     """Test each track's best weights, save the scores, and leave the best weights in the classifier."""
     config, last = session.config, session.weights()
     result: dict[str, Any] = {"stopped_early": position.stopped, "images_per_second": position.speeds}
+    if position.hyper:
+        result["hyper"] = position.hyper
     for track in tracks(config):
         best = position.bests[track]
         load_weights(session.classifier, best.weights)

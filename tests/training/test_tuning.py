@@ -1,0 +1,128 @@
+"""Settings that held-out rows choose before the linear phase."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from run_folders import assert_same_run
+from training_workers import SMALL, scenes
+
+import onelabel
+from onelabel.contract import Method
+from onelabel.data import FeatureDataset, Splits
+from onelabel.labels import drop_labels
+from onelabel.losses import RollCall
+from onelabel.probes import ProbeSpec, fit_probes
+from onelabel.training import loop, train
+from onelabel.training.loop import validate
+
+LINEAR: dict[str, Any] = {"mode": "linear", "epochs": 10, "lr": 3e-3, "batch_size": 16, "device": "cpu"}
+
+
+def features(*, rows: int = 600, classes: int = 8, noise: float, seed: int = 0) -> Splits[Any]:
+    """Labels that hidden factors decide, and features that show them through noise."""
+    rng = np.random.default_rng(seed)
+    hidden = rng.standard_normal((rows, 4))
+    true = (hidden @ rng.standard_normal((4, classes)) > 1.2).astype(np.uint8)
+    true[np.flatnonzero(~true.any(1)), 0] = 1
+    X = np.tanh(hidden @ rng.standard_normal((4, 24))) + noise * rng.standard_normal((rows, 24))
+    names = tuple(f"c{i}" for i in range(classes))
+    half, most = rows // 2, 3 * rows // 4
+    cuts = {"train": slice(0, half), "validation": slice(half, most), "test": slice(most, None)}
+    parts = {
+        name: FeatureDataset(name, names, X[cut].astype(np.float32), drop_labels(true[cut]), true[cut])
+        for name, cut in cuts.items()
+    }
+    return Splits("made", **parts)
+
+
+def test_the_trials_are_around_the_default() -> None:
+    for classes in (2, 20, 312):
+        trials = RollCall.trials(classes)["alpha"]
+        assert trials[2] == pytest.approx((0.2 / classes) ** 0.5, rel=1e-3)
+        assert trials == pytest.approx([f * trials[2] for f in (0.25, 0.5, 1, 2, 4)], rel=1e-3)
+    assert RollCall.trials(20)["alpha"][2] == 0.1
+    assert Method.trials(20) == {}
+
+
+def by_hand(splits: Splits[Any], held: Any, epochs: int = 10) -> float:
+    """The alpha of the best of five probes, trained for themselves."""
+    trials = RollCall.trials(8)["alpha"]
+    specs = [ProbeSpec("roll-call", {"alpha": a}, lr=3e-3, batch_size=16, epochs=epochs) for a in trials]
+    assert splits.validation is not None
+    results = fit_probes(splits.train.X, splits.train.observed, specs, validation=(splits.validation.X, held))
+    return trials[results.best]
+
+
+def test_held_out_rows_choose() -> None:
+    """By their true labels, or by their one label each; where features say little, a stronger pull."""
+    chosen = {}
+    for rows, noise in ((400, 1.0), (600, 6.0)):
+        splits = features(rows=rows, noise=noise)
+        assert splits.validation is not None
+        run = train(splits, **LINEAR)
+        chosen[noise] = run.result["hyper"]["alpha"]
+        assert chosen[noise] == by_hand(splits, splits.validation.true)
+        blind = replace(splits, validation=replace(splits.validation, true=None))
+        found = train(blind, **{**LINEAR, "epochs": 2}).result["hyper"]["alpha"]
+        assert found == by_hand(splits, splits.validation.observed, epochs=2)
+    trials = RollCall.trials(8)["alpha"]
+    assert chosen[1.0] < trials[2] < chosen[6.0]
+
+
+def test_the_run_is_that_of_what_was_chosen() -> None:
+    splits = features(noise=3.0)
+    run = train(splits, **LINEAR)
+    told = train(splits, hyper=run.result["hyper"], **LINEAR)
+    assert "hyper" not in told.result
+    assert [row["loss"] for row in run.history] == [row["loss"] for row in told.history]
+    for a, b in zip(run.classifier.parameters(), told.classifier.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"hyper": {"alpha": 0.3}}, {"select": "last"}, {"method": "em"}, {"method": onelabel.method("roll-call")}],
+)
+def test_nothing_is_tried_where_it_was_told_or_cannot_be_judged(settings: dict[str, Any]) -> None:
+    assert "hyper" not in train(features(noise=1.0), **{**LINEAR, "epochs": 1, **settings}).result
+
+
+def test_no_held_out_rows() -> None:
+    splits = features(noise=1.0)
+    assert "hyper" not in train(replace(splits, validation=None), **{**LINEAR, "epochs": 1}).result
+    assert splits.validation is not None
+    several = splits.validation.take(np.flatnonzero(splits.validation.true.sum(1) > 1))
+    several = replace(several, true=None, observed=drop_labels(several.true, positives=2))  # no draw of one label
+    assert "hyper" not in train(replace(splits, validation=several), **{**LINEAR, "epochs": 1}).result
+
+
+def test_a_resumed_run_keeps_what_was_chosen(tmp_path: Path) -> None:
+    """Also where it is resumed after the linear phase, whose features are no longer at hand."""
+    whole = train(scenes(), out=tmp_path / "whole", method="roll-call", **{**SMALL, "mode": "linearinit"})
+    assert whole.result["hyper"]["alpha"] in RollCall.trials(10)["alpha"]
+    for at in ("linear", "finetune"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(loop, "validate", dying(at))
+            with pytest.raises(KeyboardInterrupt):
+                train(scenes(), out=tmp_path / at, method="roll-call", **{**SMALL, "mode": "linearinit"})
+        settings = {**SMALL, "mode": "linearinit", "resume": True}
+        run = train(scenes(), out=tmp_path / at, method="roll-call", **settings)
+        assert_same_run(tmp_path / "whole", tmp_path / at)
+        assert run.result["hyper"] == whole.result["hyper"]
+
+
+def dying(phase: str) -> Any:
+    """`validate`, until the second epoch of a phase."""
+
+    def until(session: Any, *args: Any) -> Any:
+        if session.phase.name == phase and args[2] == 1:
+            raise KeyboardInterrupt
+        return validate(session, *args)
+
+    return until
