@@ -47,8 +47,7 @@ def main() -> None:
     import torch
 
     from onelabel import bench, list_methods
-    from onelabel.bench import command, datasets, probing, stats
-    from onelabel.bench.picking import candidates
+    from onelabel.bench import command, datasets, picking, probing
 
     device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
     probing.GROUP = args.group or (48 if device == "cpu" else 600)
@@ -67,15 +66,7 @@ def main() -> None:
         plan = [p for p in plan if (p.settings["lr"], p.settings["batch_size"]) in cells]
     Path(args.out).mkdir(parents=True, exist_ok=True)
     if args.near is not None:
-        known = [*bench.read(args.near), *bench.read(args.out)]
-        reached = {
-            (cell.rows[0].label, cell.rows[0].settings["lr"], cell.rows[0].settings["batch_size"])
-            for name in {p.name for p in plan}
-            for cell in stats.in_reach(stats.cells(candidates(known, "voc2012", name, "linear")))
-        }
-        done = {row.run_id for row in known if row.done}
-        plan = [p for p in plan if (p.name, p.settings["lr"], p.settings["batch_size"]) in reached]
-        plan = [p for p in plan if p.run_id not in done]
+        plan = picking.still_open(plan, [*bench.read(args.near), *bench.read(args.out)])
     print(command.summary(plan, args.out, device), flush=True)
     splits = datasets.voc_features(args.data)
     tally = bench.run(

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from onelabel import bench
-from onelabel.bench import page, render, sections, stats, tables
+from onelabel.bench import page, picking, render, sections, stats, tables
 from onelabel.bench.published import anchor, published
 from onelabel.bench.results import Found, Row
 
@@ -105,6 +105,11 @@ def test_a_setting_out_of_reach_with_one_seed_needs_no_more() -> None:
     near = [dataclasses.replace(r, validation_map=84.4) if r.settings["lr"] == 1e-2 else r for r in rows]
     text = page.missing(tables.Results(near, {}), "voc2012")
     assert "- linear, within 1 mAP of the best on validation with fewer seeds: an (0.01, 8), an (0.01, 16)." in text
+    plan = bench.make_plan("voc2012", ["an", "em"], modes=["linear"], seeds=[0, 1, 2])
+    left = picking.still_open(plan, near)  # of em nothing was tried yet
+    assert {(p.name, p.settings["lr"], p.settings["batch_size"]) for p in left} == {("an", 1e-2, 8), ("an", 1e-2, 16)}
+    assert [p.seed for p in left] == [1, 2, 1, 2]
+    assert picking.still_open(plan, rows) == []
 
 
 def test_a_search_of_the_methods_settings_says_of_how_many_it_is_the_best() -> None:

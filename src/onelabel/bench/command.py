@@ -50,14 +50,10 @@ def summary(plan: Sequence[Planned], out: str | Path, device: str | None = None)
     """The protocol, what is planned, and the cost of it."""
     import torch
 
-    try:
-        rows = look(out).rows
-    except FileNotFoundError:  # to be made
-        rows = []
     where = device or ("cuda" if torch.cuda.is_available() else "cpu")
     names = sorted({p.protocol for p in plan})
     return "\n".join(
-        [*(str(protocol(name)) for name in names), *_planned(plan), str(cost(plan, rows, hardware(where)))]
+        [*(str(protocol(name)) for name in names), *_planned(plan), str(cost(plan, _rows(out), hardware(where)))]
     )
 
 
@@ -121,7 +117,14 @@ def work(
 def failed(plan: Sequence[Planned], out: str | Path) -> int:
     """How many runs of a plan have failed, now or before."""
     wanted = {p.run_id for p in plan}
-    return sum(row.run_id in wanted and not row.done for row in look(out).rows)
+    return sum(row.run_id in wanted and not row.done for row in _rows(out))
+
+
+def _rows(out: str | Path) -> list[Row]:
+    try:
+        return look(out).rows
+    except FileNotFoundError:  # to be made
+        return []
 
 
 def line(row: Row) -> str:

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onelabel.bench.patience import as_stopped
+from onelabel.bench.plan import Planned
 from onelabel.bench.protocols import protocol
 from onelabel.bench.published import COLUMNS
 from onelabel.bench.recipe import differing, recipe
 from onelabel.bench.results import Found, Row
-from onelabel.bench.stats import Cell, cells, chosen
+from onelabel.bench.stats import Cell, cells, chosen, in_reach
 
 NOT_RUN = "not run"
 
@@ -71,6 +72,25 @@ def _without(settings: Mapping[str, Any], free: set[str]) -> dict[str, Any]:
 def pick(rows: Sequence[Row], dataset: str, name: str, mode: str, **which: Any) -> Cell | None:
     """The finished runs of a method (see `candidates`); where learning rates were searched, the best cell's."""
     return chosen(candidates(rows, dataset, name, mode, **which))
+
+
+def still_open(plan: Sequence[Planned], rows: Sequence[Row]) -> list[Planned]:
+    """Of a plan the runs without a result whose learning rate and batch size may still win (see `stats.in_reach`).
+
+    A rate or size that was not tried yet is left out as well: try them all with one seed first.
+    """
+    made = {row.run_id for row in rows if row.done}
+    reached: dict[tuple[str, ...], list[tuple[Any, Any]]] = {}
+    kept = []
+    for p in plan:
+        key = (p.dataset, p.name, p.mode, p.protocol, p.draw)
+        if key not in reached:
+            tried = cells(candidates(rows, p.dataset, p.name, p.mode, rules=p.protocol, draw=p.draw))
+            first = [cell.rows[0].settings for cell in in_reach(tried)]
+            reached[key] = [(settings.get("lr"), settings.get("batch_size")) for settings in first]
+        if p.run_id not in made and (p.settings.get("lr"), p.settings.get("batch_size")) in reached[key]:
+            kept.append(p)
+    return kept
 
 
 def settings_of(cell: Cell | None, found: Results, **which: Any) -> str:

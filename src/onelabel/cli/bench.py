@@ -91,6 +91,9 @@ def run(
             "none. [default: rates where the protocol searches them]"
         ),
     ] = "",
+    near: Annotated[
+        str, typer.Option(help="Results: make only what is within 1 mAP of validation of its method's best there.")
+    ] = "",
     dry: Annotated[bool, typer.Option("--dry", help="Show the plan and its cost, make nothing.")] = False,
     retry: Annotated[bool, typer.Option("--retry", help="Make failed runs again.")] = False,
     seconds: Annotated[float | None, typer.Option(help="Begin nothing that would end after so long.")] = None,
@@ -107,7 +110,7 @@ def run(
     Examples: onelabel bench voc2012-features/ --seeds 3; onelabel bench voc2012 --methods an,em,gr --modes finetune;
     onelabel bench digits-scenes --sweep em.alpha --backbone small-cnn --weights random --size 48
     """
-    from onelabel.bench import command, datasets
+    from onelabel.bench import command, datasets, picking, store
 
     known = name or (
         "voc2012" if datasets.is_voc_features(dataset) else Path(dataset).stem if "/" in dataset else dataset
@@ -121,6 +124,7 @@ def run(
         sweeps=names(sweep), protocol_name=protocol, settings=own, search="rates" in wanted if wanted else None,
         search_hyper="hyper" in wanted,
     )  # fmt: skip
+    plan = picking.still_open(plan, store.look(near).rows) if near else plan
     typer.echo(command.summary(plan, out, device))
     if dry:
         return
