@@ -281,9 +281,21 @@ def test_k_is_at_least_what_was_observed(tmp_path: Path) -> None:
     done = recover(None, labels, tmp_path / "r.parquet", scores=noise, show=False)
     assert done.k_interval[0] == 1
     assert done.k < done.k_interval[1] <= 6
+    assert done.k_open
+    assert done.file.about["k_open"]
     more = labels.with_updates(np.arange(60), (labels.indices[:60] + 1) % 6, 1)
     done = recover(None, more, tmp_path / "s.parquet", scores=noise, show=False)
     assert done.k_interval[0] >= 1.5
+
+
+def test_k_is_not_open_where_scores_tell_it(tmp_path: Path) -> None:
+    _, scores, y = dataset(600)
+    done = recover(None, drop_labels(y, seed=0), tmp_path / "r.parquet", scores=2 * scores, show=False)
+    assert not done.k_open
+    assert done.k_interval[0] <= y.sum(1).mean() <= done.k_interval[1]
+    alone = np.eye(8, dtype=np.uint8)[np.arange(600) % 8]  # nothing is missing, and the scores show it
+    sharp = (20.0 * alone - 10).astype(np.float32)
+    assert not recover(None, drop_labels(alone, seed=0), tmp_path / "s.parquet", scores=sharp, show=False).k_open
 
 
 def test_what_is_added_together() -> None:

@@ -92,6 +92,9 @@ def run_recovery(w: Wanted, echo: Callable[[str], Any]) -> Recovered:
     echo(
         f"k = {done.k:.2f} positives a picture (95% interval {low:.2f}–{high:.2f}); thresholds: {done.thresholds.rule}"
     )
+    if done.k_open:
+        remedy = "audit some rows (onelabel audit plan), or give --k"
+        echo(f"k is open: one label a picture leaves {low:.2f} to {high:.2f}; {remedy}")
     echo(str(added(done.summary)))
     echo(f"intervals: {done.file.about['intervals_assume']}")
     if done.naming is not None:
@@ -135,6 +138,7 @@ def outcome(done: Recovered) -> dict[str, Any]:
         "k": done.k,
         "k_low": low,
         "k_high": high,
+        "k_open": done.k_open,
         "thresholds": done.thresholds.rule,
         "added": asdict(added(done.summary)),
         "contradictions": done.contradictions,

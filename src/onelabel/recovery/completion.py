@@ -20,7 +20,7 @@ from onelabel.recovery.correction import Correction, Kind, fit_correction
 from onelabel.recovery.folds import ArrayScores, CrossFit, Scored, crossfit, pieces
 from onelabel.recovery.preference import NamingTest, naming_test
 from onelabel.recovery.schema import COLUMNS, RECOVERED
-from onelabel.recovery.summary import SLOPE, Z95, ClassSummary, as_csv, as_rows, assumption, summarise
+from onelabel.recovery.summary import SLOPE, Z95, ClassSummary, as_csv, as_rows, assumption, is_open, summarise
 from onelabel.recovery.table import RecoveredFile, header, parquet_file
 from onelabel.recovery.thresholds import PRECISION, Thresholds, choose_thresholds
 from onelabel.recovery.totals import Totals, total_variance
@@ -58,6 +58,7 @@ class Recovered:
     contradictions: int
     scores: Scored
     naming: NamingTest | None = None
+    k_open: bool = False  #: nothing should be built on k: its interval goes from nothing missing to much
 
     def labels(self) -> Labels:
         """The completed labels: observed ones, and +1 where called."""
@@ -157,7 +158,9 @@ def recover(
     half = Z95 * float(np.sqrt(totals.spread.sum() + error[-1] ** 2))
     down, up = (float(np.sqrt(((totals.missing * by) ** 2).sum())) for by in (1 - 1 / preference, preference - 1))
     interval = (mean - math.hypot(half, down) / max(rows_, 1), mean + math.hypot(half, up) / max(rows_, 1))
-    interval = (max(interval[0], float(positives.sum()) / max(rows_, 1)), min(interval[1], float(labels.num_classes)))
+    least = float(positives.sum()) / max(rows_, 1)
+    interval = (max(interval[0], least), min(interval[1], float(labels.num_classes)))
+    left_open = is_open(interval, least)
     about = {
         "schema_version": 1,
         "thresholds": [s.threshold for s in summary],
@@ -166,6 +169,7 @@ def recover(
         "top": top,
         "k": mean,
         "k_interval": list(interval),
+        "k_open": left_open,
         "intervals_assume": assumption(audit is not None, preference),
         "naming": None if naming is None else naming.to_json(),
         "method": str(scored.spec) if isinstance(scored, CrossFit) else "given scores",
@@ -180,7 +184,9 @@ def recover(
     atomic_write(target.with_suffix(".json"), json.dumps(about, indent=1, ensure_ascii=False) + "\n")
     atomic_write(target.with_suffix(".csv"), as_csv(summary))
     file = RecoveredFile.open(target)
-    return Recovered(file, summary, thresholds, fitted, correction, mean, interval, contradictions, scored, naming)
+    return Recovered(
+        file, summary, thresholds, fitted, correction, mean, interval, contradictions, scored, naming, left_open
+    )
 
 
 def _scored(

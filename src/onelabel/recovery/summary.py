@@ -18,6 +18,8 @@ Floats = NDArray[np.float64]
 Z95 = 1.959963984540054
 #: Log odds of a class are believed to be right up to a factor of 1 ± this, and those of all classes alike.
 SLOPE = 0.25
+#: Labels a row that are too many to be in doubt together with none.
+OPEN = 0.2
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,11 @@ def added(summary: Sequence[ClassSummary]) -> Added:
     weight, *ends = np.array(list(shares)).T
     precision, low, high = (float(weight @ end / called) for end in ends)
     return Added(called, precision, low, high)
+
+
+def is_open(interval: tuple[float, float], least: float) -> bool:
+    """Whether the labels leave k open: nothing need be missing, and more than `OPEN` labels a row may be."""
+    return interval[0] <= least and interval[1] > least + OPEN
 
 
 def assumption(audited: bool, preference: float) -> str:
