@@ -13,6 +13,7 @@ from onelabel.cli.compare import app
 from onelabel.labels import Labels, drop_labels
 from onelabel.metrics import mean_average_precision
 from onelabel.probes import ProbeSpec, choose, fit_probes, grid
+from onelabel.probes.auto import METHODS, candidates
 
 N, D, L = 400, 16, 5
 
@@ -61,6 +62,19 @@ def test_a_small_audit_gives_k_and_a_large_one_chooses(data):
     many = choose(data["X"], observed, audit_rows=(data["Xt"], data["Yt"]), **SETTINGS)
     assert many.criterion == "clean"
     assert "200 audited rows" in many.reason
+
+
+def test_what_is_tried_has_the_methods_own_trials(data):
+    tried = candidates(20)
+    assert tried["roll-call"] == {"alpha": (0.025, 0.05, 0.1, 0.2, 0.4)}
+    assert tried["em"] == METHODS["em"]
+    assert tried["an"] == {}
+    held = (data["Xt"], data["Yt"])
+    choice = choose(
+        data["X"], drop_labels(data["Y"]), validation=held, lr=(1e-2,), seeds=(0,), epochs=1, progress=False
+    )
+    alphas = {row.spec.hyper["alpha"] for row in choice.leaderboard if row.spec.method == "roll-call"}
+    assert alphas == set(candidates(L)["roll-call"]["alpha"])
 
 
 def test_k_reaches_the_methods_that_ask(data):

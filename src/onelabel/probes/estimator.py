@@ -136,7 +136,9 @@ class OneLabelClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Any) -> NDArray[np.float32]:
         """The probability of every label, N×L; rows do not sum to one."""
-        out: NDArray[np.float32] = torch.sigmoid(torch.from_numpy(self.decision_function(X))).numpy()
+        from scipy.special import expit  # the same for a number wherever it stands; vectorised ones differ at the ends
+
+        out: NDArray[np.float32] = expit(self.decision_function(X))
         return out
 
     def predict(self, X: Any) -> NDArray[np.int64]:
