@@ -1,4 +1,4 @@
-"""The figure and the paired tests of docs/roll-call.md, from the bench's committed results.
+"""The figure and the paired tests of docs/roll-call.md, from committed results.
 
     .venv/bin/python docs/generate/roll_call.py
 
@@ -7,8 +7,9 @@ Writes docs/figures/roll-call.svg and the tables between the page's marks. A tes
 
 from __future__ import annotations
 
+import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -87,12 +88,31 @@ def finetuned(rows: Sequence[Any]) -> str:
     return lined(["test mAP, fine-tuned", "seeds", *(WORDS[m] for m in ("roll-call", *others))], body)
 
 
+def pull(measured: Mapping[str, Any]) -> str:
+    """Test mAP over the strength of the pull, and what held-out rows choose (`benchmarks/pull.py`)."""
+    factors = [name for name in next(iter(measured.values()))["settings"] if name not in ("role", "gr")]
+    body = []
+    for task, of in measured.items():
+        found = of["settings"]
+        best = max(found[f]["test"] for f in factors)
+        cells = [f"{found[f]['test']:.1f}" for f in factors]
+        cells = [f"**{cell}**" if found[f]["test"] == best else cell for f, cell in zip(factors, cells, strict=True)]
+        for key, column in (("validation", "test"), ("likelihood", "test by likelihood")):
+            chosen = max(factors, key=lambda f, k=key: found[f][k])
+            cells.append(f"×{chosen}: {found[chosen][column]:.1f}")
+        size = f"{of['rows']:,} rows, {of['classes']} classes, k = {of['k']}"
+        body.append([f"{task} ({size})", *cells, *(f"{found[m]['test']:.1f}" for m in ("role", "gr"))])
+    chosen_by = ["by true labels", "by one label a row"]
+    return lined(["test mAP, linear", *(f"×{f}" for f in factors), *chosen_by, "ROLE", "GR"], body)
+
+
 def fill(page: str, rows: Sequence[Any]) -> str:
     """The page with each table between its marks."""
-    for name, made in (("paired", linear), ("fine-tuned", finetuned)):
+    measured = json.loads((ROOT / "docs" / "results" / "roll-call-pull.json").read_text(encoding="utf-8"))
+    for name, made in (("paired", linear(rows)), ("fine-tuned", finetuned(rows)), ("pull", pull(measured))):
         begin, end = (mark.format(name) for mark in MARKS)
         before, rest = page.split(begin)
-        page = f"{before}{begin}\n{made(rows)}\n{end}{rest.split(end)[1]}"
+        page = f"{before}{begin}\n{made}\n{end}{rest.split(end)[1]}"
     return page
 
 
