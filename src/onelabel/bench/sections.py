@@ -224,11 +224,12 @@ def missing(found: Results, dataset: str) -> str:
 
 
 def _unfinished(found: Results, dataset: str, mode: str) -> list[str]:
-    """Methods of which not every setting of the protocol's search was run, with how many were."""
+    """Methods and ablations of which not every setting of the protocol's search was run, with how many were."""
     if mode not in protocol("onelabel").search:
         return []
     short = []
-    for name in list_methods():
+    ablations = {r.label for r in found.rows if r.dataset == dataset and r.mode == mode and ":" in r.label}
+    for name in (*list_methods(), *sorted(ablations)):
         tried = len(cells(candidates(found.rows, dataset, name, mode)))
         whole = len(make_plan(dataset, [name], modes=[mode], seeds=[0]))
         short += [f"{name} ({tried} of {whole})"] if 0 < tried < whole else []
