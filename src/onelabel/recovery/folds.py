@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,6 +21,8 @@ Scores = NDArray[np.float32]
 CHUNK_ENTRIES = 4_000_000
 #: What "auto" tries: methods whose scores are of presence. Those of `an` and its like are of being named.
 AUTO = ("an-ls", "em", "gr", "role", "roll-call")
+#: A class's scores that deviate so many times as much in one fold as in the middle one are of a probe that ran away.
+WILD = 3.0
 
 
 class Scored(Protocol):
@@ -120,12 +122,33 @@ def crossfit(
     for f, fitted in enumerate(fold_probes(X, labels, fold, specs, **options)):
         weight[:, f], bias[:, f] = fitted.weight, fitted.bias
     array = features if isinstance(features, np.ndarray) else X.numpy()
-    made = [CrossFit(array, fold, weight[i], bias[i], each, "as asked") for i, each in enumerate(specs)]
+    made = [tamed(CrossFit(array, fold, weight[i], bias[i], each, "as asked")) for i, each in enumerate(specs)]
     if len(made) == 1:
         return made[0]
     from onelabel.recovery.choice import best_for_recovery
 
     return best_for_recovery(made, labels, k=k, seed=seed)
+
+
+def tamed(fitted: CrossFit, *, most: int = 2000) -> CrossFit:
+    """The probes, a class of which that ran away in one fold brought back to the folds' median mean and deviation.
+
+    One curve calibrates all folds together: it bends to a class whose scores are many times as large in one of them,
+    and k with it. Deviations are of at most `most` held-out rows of a fold. Where none is over `WILD` times the median,
+    nothing changes.
+    """
+    folds = [np.flatnonzero(fitted.fold == f)[:most] for f in range(len(fitted.bias))]
+    if min(map(len, folds)) < 2:
+        return fitted
+    scores = [fitted.rows(rows).astype(np.float64) for rows in folds]
+    mean, deviation = np.stack([s.mean(0) for s in scores]), np.stack([s.std(0) for s in scores])
+    usual, middle = np.median(deviation, 0), np.median(mean, 0)
+    wild = (deviation > WILD * usual) & (usual > 0)
+    if not wild.any():
+        return fitted
+    factor = np.where(wild, usual / np.maximum(deviation, 1e-30), 1.0)
+    bias = np.where(wild, (fitted.bias - mean) * factor + middle, fitted.bias).astype(np.float32)
+    return replace(fitted, weight=(fitted.weight * factor[..., None]).astype(np.float32), bias=bias)
 
 
 def _spec(spec: ProbeSpec | str, k: float | None) -> ProbeSpec:
