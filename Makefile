@@ -67,6 +67,7 @@ readme: setup
 	$(BIN)/onelabel bench docs
 	$(BIN)/python docs/generate/readme_results.py
 	$(BIN)/python docs/generate/demo_table.py
+	$(BIN)/python docs/generate/roll_call.py
 
 # The wheel and the sdist, each installed into a clean environment and tried.
 dist-check: setup
