@@ -100,11 +100,17 @@ def settings_of(cell: Cell | None, found: Results, **which: Any) -> str:
     first = cell.rows[0]
     asked = {**found.which, "rules": first.protocol, "draw": first.draw, **which}
     tried = len(cells(candidates(found.rows, first.dataset, first.label, first.mode, **asked)))
+    return run_with(cell, searched=found.searched) + (f" (best of {tried})" if tried > 1 else "")
+
+
+def run_with(cell: Cell, *, searched: bool = False) -> str:
+    """A cell's learning rate and batch size; `searched`: and where its method's settings are not the recipe's."""
+    first = cell.rows[0]
     rate = f"{first.settings.get('lr', 0):g}, {first.settings.get('batch_size', '–')}"
-    if found.searched:
-        own = recipe(first.dataset, first.label, first.mode, protocol(first.protocol)).hyper
-        rate = "; ".join(filter(None, (differing(first.hyper, own), rate)))
-    return rate + (f" (best of {tried})" if tried > 1 else "")
+    if not searched:
+        return rate
+    own = recipe(first.dataset, first.label, first.mode, protocol(first.protocol)).hyper
+    return "; ".join(filter(None, (differing(first.hyper, own), rate)))
 
 
 def _named(rows: Sequence[Row], dataset: str, name: str, mode: str) -> list[Row]:

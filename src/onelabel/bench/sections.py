@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import statistics
 from collections import defaultdict
@@ -10,7 +9,7 @@ from collections.abc import Collection, Sequence
 
 from onelabel.bench.draws import PUBLISHED
 from onelabel.bench.patience import replay
-from onelabel.bench.picking import NOT_RUN, Results, candidates, pick, settings_of
+from onelabel.bench.picking import NOT_RUN, Results, candidates, pick, run_with
 from onelabel.bench.plan import make_plan
 from onelabel.bench.protocols import protocol
 from onelabel.bench.render import Sheet, as_text
@@ -22,7 +21,7 @@ from onelabel.contract import list_methods
 
 def searched(found: Results, dataset: str) -> str:
     """Where a method's own settings were searched: the best by validation beside the recipe's, on seeds all have."""
-    whole, lines, metrics = dataclasses.replace(found, searched=True), [], ("validation_map", "test_map")
+    lines, metrics = [], ("validation_map", "test_map")
     for name, mode in itertools.product(list_methods(), ("linear", "finetune", "linearinit")):
         rows = candidates(found.rows, dataset, name, mode, searched=True)
         if not any(row.plan == "search" for row in rows):
@@ -36,7 +35,7 @@ def searched(found: Results, dataset: str) -> str:
         of = len(make_plan(dataset, [name], modes=[mode], seeds=[0], search_hyper=True))
         texts = [[cell.text(metric) for metric in metrics] for cell in (base, best)]
         gains = [f"{(best.mean(m) or 0) - (base.mean(m) or 0):+.2f}".replace("-", "−") for m in metrics]
-        what, took = (settings_of(cell, whole).partition(" (")[0] for cell in (best, base))
+        what, took = (run_with(cell, searched=True) for cell in (best, base))
         lines.append((name, mode, f"{len(tried)} of {of}", str(len(seeds)), took, *texts[0], what, *texts[1], *gains))
     if not lines:
         return ""
@@ -243,8 +242,6 @@ def _in_reach(found: Results, dataset: str, mode: str) -> list[str]:
         tried = cells(candidates(found.rows, dataset, name, mode))
         most = max((len(cell.rows) for cell in tried), default=0)
         short += [
-            f"{name} ({settings_of(cell, found).partition(' (')[0]})"
-            for cell in in_reach(tried)
-            if len(cell.rows) < most
+            f"{name} ({run_with(cell, searched=found.searched)})" for cell in in_reach(tried) if len(cell.rows) < most
         ]
     return short

@@ -18,6 +18,8 @@ from onelabel.losses.sample import EXACT, LIMIT, Sample, basis, bent
 
 #: Where f may bend: quantiles of the scores of observed labels.
 KNOTS = (0.1, 0.3, 0.6)
+#: EM has arrived where a step moves no logit by more, at a deviation of the scores.
+TOLERANCE = 2e-3
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,6 @@ def fit_calibration(
     start: Calibration | None = None,
     doubt: str = "either",
     iterations: int = 200,
-    tolerance: float = 2e-3,
 ) -> Calibration:
     """EM for f and the intercepts: the likelihood of the observed label o as one uniform draw from the positives,
 
@@ -99,9 +100,7 @@ def fit_calibration(
         keep: a mask over the sample's rows, for the jackknife.
         start: where to begin.
     """
-    fit = _climb(
-        sample, k=k, knots=knots, keep=keep, start=start, doubt=doubt, iterations=iterations, tolerance=tolerance
-    )
+    fit = _climb(sample, k=k, knots=knots, keep=keep, start=start, doubt=doubt, iterations=iterations)
     a, knots_, b = (value[0].numpy() for value in (fit.a, fit.knots, fit.b))
     implied = float(fit.k) if k is None else float(k)
     return Calibration(a, knots_, b, implied, int(fit.iterations), bool(fit.converged), k is not None)
@@ -114,11 +113,9 @@ def log_likelihood(line: Calibration, sample: Sample, *, doubt: str = "either") 
 
 
 @torch.no_grad()
-def fitted_log_likelihood(
-    sample: Sample, *, doubt: str = "either", iterations: int = 200, tolerance: float = 2e-3
-) -> Tensor:
+def fitted_log_likelihood(sample: Sample, *, doubt: str = "either", iterations: int = 200) -> Tensor:
     """`log_likelihood` of a line fitted to the sample, for every model of a stack its own, all at once."""
-    fit = _climb(sample, knots=(), doubt=doubt, iterations=iterations, tolerance=tolerance)
+    fit = _climb(sample, knots=(), doubt=doubt, iterations=iterations)
     stack = sample.scores.shape[:-2]
     a, b, knots = (value.reshape(*stack, value.shape[-1]) for value in (fit.a, fit.b, fit.knots))
     return _mean_likelihood(sample, a, b, knots, doubt)
@@ -145,7 +142,6 @@ def _climb(
     start: Calibration | None = None,
     doubt: str = "either",
     iterations: int = 200,
-    tolerance: float = 2e-3,
 ) -> _Fit:
     """`fit_calibration`'s EM of every model of a stack, each until it has arrived: company changes nothing."""
     (rows, classes), named = sample.observed.shape, sample.observed > 0
@@ -176,7 +172,7 @@ def _climb(
             b = b + level_step(part, a, b, bends, keep, doubt)[:, None]
         moved = torch.cat([(a - old_a) * unit, b - old_b], 1).abs().amax(1)
         fit.a[live], fit.b[live], fit.k[live], fit.iterations[live] = a, b, sums.total / sums.rows, step
-        fit.converged[live] = (moved < tolerance) & (step % 4 != 2)
+        fit.converged[live] = (moved < TOLERANCE) & (step % 4 != 2)
     return fit
 
 

@@ -18,6 +18,8 @@ from onelabel.system import check_schema, one_line, reading
 SCHEMA = 1  #: of config.toml, and with it of the run folder
 Mode = Literal["linear", "finetune", "linearinit"]
 Switch = Literal["auto", "off"]
+#: Of `select`: what goes by the held-out rows, and is comparable between phases.
+BY_VALIDATION = ("mAP", "likelihood")
 #: lr, epochs, batch size where none are given, as the papers have them.
 DEFAULTS: dict[str, tuple[float, int, int]] = {"linear": (1e-3, 25, 16), "finetune": (1e-5, 10, 8)}
 

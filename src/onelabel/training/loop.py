@@ -15,7 +15,7 @@ from onelabel.data import Splits, load_dataset
 from onelabel.models import Classifier
 from onelabel.system import say
 from onelabel.training.checkpoint import Checkpoints, Position
-from onelabel.training.config import TrainConfig
+from onelabel.training.config import BY_VALIDATION, TrainConfig
 from onelabel.training.evaluate import draw_likelihood, mean_ap
 from onelabel.training.feeds import Feed
 from onelabel.training.machine import make_fabric, seed_everything
@@ -43,8 +43,6 @@ from onelabel.training.teaching import Start, wants_student
 from onelabel.training.tuning import tune
 
 Feeds = dict[str, Feed]
-#: Of `select`: what is comparable between a teacher and its student.
-BY_VALIDATION = ("mAP", "likelihood")
 
 
 def train(

@@ -20,7 +20,7 @@ from onelabel.models import Classifier, build_classifier, starting_weights
 from onelabel.models.classifier import make_head
 from onelabel.system import say
 from onelabel.training.checkpoint import Position
-from onelabel.training.config import TrainConfig
+from onelabel.training.config import BY_VALIDATION, TrainConfig
 from onelabel.training.evaluate import draws, features_of
 from onelabel.training.feeds import Feed
 from onelabel.training.machine import TrainingError, seed_everything
@@ -89,7 +89,7 @@ def make_feeds(config: TrainConfig, splits: Splits[Any], device: torch.device) -
 def selecting(config: TrainConfig, feed: Feed | None) -> TrainConfig:
     """With what the best epoch goes by, for the validation rows there are; says where that is not what was asked."""
     if feed is None:
-        if config.select in ("mAP", "likelihood"):
+        if config.select in BY_VALIDATION:
             say("there is no validation part: the last epoch is taken")
         return config
     if config.select == "likelihood" and not draws(feed):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 from onelabel.contract import method_info
 from onelabel.system import say
-from onelabel.training.config import TrainConfig
+from onelabel.training.config import BY_VALIDATION, TrainConfig
 from onelabel.training.evaluate import draws
 from onelabel.training.feeds import Feed
 from onelabel.training.session import Phase
@@ -22,26 +21,27 @@ def tune(config: TrainConfig, feeds: dict[str, Feed], phase: Phase, fabric: Any)
     trials = method_info(config.method).cls.trials(feeds["train"].num_classes)
     trials = {name: values for name, values in trials.items() if name not in config.hyper}
     held = feeds.get("validation")
-    if not trials or held is None or config.select not in ("mAP", "likelihood"):
+    if not trials or held is None or config.select not in BY_VALIDATION:
         return {}
     if held.true is None and not draws(held):
         return {}
-    from onelabel.probes import ProbeSpec, fit_probes  # which train by this room's means
+    from onelabel.probes import fit_probes, grid  # which train by this room's means
 
-    found = [dict(zip(trials, values, strict=True)) for values in itertools.product(*trials.values())]
-    best = 0
+    asked: dict[str, Any] = {**{name: [value] for name, value in config.hyper.items()}, **trials}
+    how: dict[str, Any] = {"lr": phase.lr, "batch_size": phase.batch_size, "epochs": phase.epochs}
+    specs, best = grid({config.method: asked}, seeds=config.seed, **how), 0
     if fabric.is_global_zero:
-        how: dict[str, Any] = {"lr": phase.lr, "batch_size": phase.batch_size, "epochs": phase.epochs}
         results = fit_probes(
             feeds["train"].inputs,
             feeds["train"].part.observed,
-            [ProbeSpec(config.method, {**config.hyper, **each}, seed=config.seed, **how) for each in found],
+            specs,
             validation=(held.inputs, held.part.observed if held.true is None else held.part.true),
             device=fabric.device,
             drop_last=config.drop_last,
         )
         best = results.best
-    best = int(fabric.broadcast(best))
-    told = ", ".join(f"{name} = {value:g} of {trials[name]}" for name, value in found[best].items())
+    hyper = specs[int(fabric.broadcast(best))].hyper
+    found = {name: float(hyper[name]) for name in trials}
+    told = ", ".join(f"{name} = {value:g} of {trials[name]}" for name, value in found.items())
     say(f"{config.method}: {told} is the best on held-out rows, by linear probes")
-    return found[best]
+    return found
