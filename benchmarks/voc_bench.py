@@ -78,6 +78,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=560.0, help="begin no run that would end after this")
     parser.add_argument("--gather", type=Path, help="at the end, write all rows of --out into this one file")
     parser.add_argument("--retry", action="store_true", help="make failed runs again")
+    parser.add_argument("--beside", type=int, default=0, help="other processes on the same device; the rows say so")
     parser.add_argument("--reverse", action="store_true", help="begin with the last run: for a second process")
     parser.add_argument("--compile", default="auto", choices=["auto", "off"])
     parser.add_argument("--compile-mode", default="default")
@@ -147,6 +148,7 @@ def main() -> None:
         settings=machine,
         weights=args.weights.name if args.weights else "random",
         device=str(torch.device(fabric.device)),
+        beside=args.beside,
         seconds=args.seconds - (time.perf_counter() - began),
         retry=args.retry,
         told=told,

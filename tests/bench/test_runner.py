@@ -247,3 +247,11 @@ def test_a_row_says_the_precision_its_machine_had(tmp_path: Path, splits: Any) -
     plan, fabric = small_plan()[:1], make_fabric(TrainConfig(device="cpu"))
     bench.run(plan, splits, out=tmp_path, device="cpu", probes=False, fabric=fabric, settings={"device": "cpu"})
     assert bench.read(tmp_path)[0].extra["machine"] == {"device": "cpu", "precision": "32-true"}
+
+
+def test_a_row_says_that_its_device_was_shared(tmp_path: Path, splits: Any) -> None:
+    bench.run(small_plan(), splits, out=tmp_path / "alone", device="cpu")
+    bench.run(small_plan(), splits, out=tmp_path / "shared", device="cpu", beside=2)
+    (alone,) = {row.hardware for row in bench.read(tmp_path / "alone")}
+    (shared,) = {row.hardware for row in bench.read(tmp_path / "shared")}
+    assert shared == f"{alone}, 3 runs at once"

@@ -49,6 +49,7 @@ def run(
     settings: Mapping[str, Any] | None = None,
     weights: str = "",
     device: str | None = None,
+    beside: int = 0,
     seconds: float | None = None,
     lease: float = LEASE,
     retry: bool = False,
@@ -70,6 +71,7 @@ def run(
         settings: settings of `train` for this machine (device, compile, eval_batch_size …): they are no part of a run's
             identity.
         weights: what the backbone started from, in words, for the rows.
+        beside: other workers that use the same device: the rows say so, for their seconds are not a lone worker's.
         seconds: begin nothing that would end after so many seconds from now.
         retry: make failed runs again. probes: train linear runs together where they can be.
         told: called with every new row.
@@ -81,6 +83,7 @@ def run(
     wanted = {planned.run_id: planned for planned in plan}
     where = device or ("cuda" if torch.cuda.is_available() else "cpu")
     about = {**measure.place(where), "weights": weights, "classes": splits.class_names}
+    about["hardware"] += f", {beside + 1} runs at once" if beside else ""
     known = {row.run_id: row for row in store.find().rows}
     todo = [p for p in wanted.values() if (row := known.get(p.run_id)) is None or (retry and not row.done)]
     tally.skipped = len(wanted) - len(todo)
