@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BEGIN, END = "<!-- results: docs/generate/readme_results.py -->", "<!-- /results -->"
 #: The section of the page, and the methods shown of it (with what they see added to their name there).
 SECTIONS = (("All methods, fine-tuned", "fine-tuned"), ("All methods, linear", "linear"))
-METHODS = ("bce", "roll-call", "gr", "em", "em-apl", "role", "an-ls", "wan", "ll-r", "splc", "an")
+METHODS = ("bce", "roll-call", "lasd", "gr", "em", "em-apl", "role", "an-ls", "wan", "ll-r", "splc", "an")
 COLUMNS = ("method", "test mAP", "seeds", "Δ AN", "Δ full labels")
 WORDS = {"bce": "**full labels** (BCE)"}
 

@@ -35,6 +35,7 @@ WORDS = {
     "bce-ls": "full labels, smoothed",
     "roll-call:even": "before (`roll-call:even`)",
     "roll-call": "`roll-call`",
+    "lasd": "LASD",
     "gr": "GR",
     "em": "EM",
 }
@@ -81,7 +82,7 @@ def linear(rows: Sequence[Any]) -> str:
 
 def finetuned(rows: Sequence[Any]) -> str:
     """Seeds of the published draw, fine-tuned."""
-    others = ("gr", "em", "bce", "bce-ls")
+    others = ("lasd", "gr", "em", "bce", "bce-ls")
     ours = runs_of(rows, "roll-call", UNIFORM[:1], "linearinit")
     theirs = [runs_of(rows, m, UNIFORM[:1], "finetune") for m in others]
     body = [[text, str(len(ours.rows)), *compared(ours, theirs, field)] for field, text in FINETUNED.items()]
