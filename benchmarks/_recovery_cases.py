@@ -79,6 +79,41 @@ def ink() -> Arrays:
     return X[keep].astype(np.float32), Y[keep].astype(np.uint8)
 
 
+def rooms(rows: int = 8000, classes: int = 80, kinds: int = 25, seed: int = 6) -> Arrays:
+    """80 things that come together by the kind of scene, each seen more or less clearly; k = 1.4."""
+    rng = np.random.default_rng(seed)
+    share = 0.12 / np.arange(1, classes + 1) ** 0.8
+    share[0] = 0.45
+    profile = np.clip(share * rng.gamma(0.5, 2.0, (kinds, classes)), 0, 0.9)
+    kind = rng.integers(kinds, size=rows)
+    y = rng.random((rows, classes)) < profile[kind]
+    for row in np.flatnonzero(~y.any(1)):
+        y[row, rng.choice(classes, p=profile[kind[row]] / profile[kind[row]].sum())] = True
+    clear = rng.gamma(2, 0.5, y.shape) * y
+    X = 0.45 * clear @ rng.standard_normal((classes, 256)) + 1.5 * rng.standard_normal((rows, 256))
+    return np.maximum(X, 0).astype(np.float32), y.astype(np.uint8)
+
+
+def attributes(rows: int = 6000, species: int = 200, groups: int = 28, values: int = 11, seed: int = 5) -> Arrays:
+    """Attributes of species as CUB has them: one or two values of each group are seen, k = 28.2 of 248 labels."""
+    rng = np.random.default_rng(seed)
+    y = np.zeros((rows, groups, values), bool)
+    kind = rng.integers(species, size=rows)
+    for group in range(groups):
+        common = rng.dirichlet(np.full(values, 0.4))
+        profile = np.stack([rng.dirichlet(3 * common + 1e-3) for _ in range(species)]).cumsum(1)
+        seen = rng.random(rows) < rng.uniform(0.75, 1)
+        for chance in (1.0, 0.25):  # a second value now and then
+            value = (rng.random(rows)[:, None] > profile[kind]).sum(1).clip(max=values - 1)
+            there = np.flatnonzero(seen & (rng.random(rows) < chance))
+            y[there, group, value[there]] = True
+    y = y.reshape(rows, -1)
+    y = y[:, y.mean(0) > 0.003]
+    X = 0.35 * (y - y.mean(0)) @ rng.standard_normal((y.shape[1], 256))
+    X = X + rng.standard_normal((species, 256))[kind] + 1.5 * rng.standard_normal((rows, 256))
+    return np.maximum(X, 0).astype(np.float32), y.astype(np.uint8)
+
+
 CASES: Mapping[str, Callable[[], Arrays]] = {
     "voc": voc,
     "digits": digits,
@@ -86,6 +121,8 @@ CASES: Mapping[str, Callable[[], Arrays]] = {
     "sklearn": sklearn,
     "longtail": longtail,
     "ink": ink,
+    "rooms": rooms,
+    "attributes": attributes,
 }
 
 

@@ -1,4 +1,4 @@
-"""How strong roll call's pull must be, on seven tasks, and whether held-out rows find it.
+"""How strong roll call's pull must be, on nine tasks, and whether held-out rows find it.
 
     python benchmarks/pull.py [--only voc,ink] [--annotations VOC2012/Annotations] [--json FILE]
 
@@ -24,7 +24,7 @@ from onelabel.labels import drop_labels
 from onelabel.probes import ProbeSpec, fit_probes
 
 FACTORS = (0.25, 0.5, 1, 2, 4)
-TASKS = ("voc", "voc-details", "digits", "latent", "ink", "sklearn", "longtail")
+TASKS = ("voc", "voc-details", "digits", "latent", "ink", "sklearn", "longtail", "rooms", "attributes")
 
 
 def said_of(path: Path) -> set[str]:

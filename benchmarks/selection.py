@@ -3,7 +3,7 @@
     python benchmarks/selection.py --epochs 12             # writes docs/results/selection.csv and prints the table
     python benchmarks/selection.py --epochs 12 --draw 7 --only ink --out ink-7.csv     # other labels drawn
 
-On VOC 2012 features with labels dropped uniformly and with two biases, on features of digits-scenes, and on three
+On VOC 2012 features with labels dropped uniformly and with two biases, on features of digits-scenes, and on six
 made-up tasks. A criterion picks for every probe its epoch and then, by the mean over seeds, the setting. The best pick
 is made with the test set itself, so even clean validation regrets a little.
 """
@@ -127,7 +127,7 @@ def made_cases(draw: int) -> list[Case]:
     from _recovery_cases import CASES
 
     cases = []
-    for name in ("latent", "sklearn", "ink"):
+    for name in ("latent", "sklearn", "ink", "longtail", "rooms", "attributes"):
         X, Y = CASES[name]()
         order = np.random.default_rng(0).permutation(len(Y))
         train, held, test = np.split(order, [6 * len(Y) // 10, 8 * len(Y) // 10])

@@ -128,7 +128,8 @@ def _claim(folder: Path, told: dict[str, Any]) -> None:
 
 def _table(title: str, values: dict[str, float]) -> list[str]:
     """A line per method, the best first, with a bar from 50 to 100."""
-    lines = [f"     {'':<12} {title:>8}"]
+    wide = max(map(len, values), default=0)
+    lines = [f"     {'':<{wide}} {title:>8}"]
     for name, value in sorted(values.items(), key=lambda item: -item[1]):
-        lines.append(f"     {name:<12} {value:>8.1f}  {'█' * round(max(value - 50, 0) * 0.8)}")
+        lines.append(f"     {name:<{wide}} {value:>8.1f}  {'█' * round(max(value - 50, 0) * 0.8)}")
     return lines

@@ -24,7 +24,7 @@ class DemoSettings:
     probe_lr: tuple[float, ...] = (1e-2, 1e-3)
     probe_epochs: int = 15
     methods: tuple[str, ...] = ("an", "em", "gr")  #: trained as CNNs, beside full labels and the chosen one
-    probes: tuple[str, ...] = ("an", "an-ls", "wan", "em", "gr", "role")
+    probes: tuple[str, ...] = ("an", "an-ls", "wan", "em", "gr", "role", "roll-call")
 
     @property
     def loader(self) -> dict[str, Any]:
