@@ -43,7 +43,7 @@ COLUMNS = """\
 | test mAP, ours | in %, mean ± standard deviation over seeds, of the epoch and settings that are best on validation |
 | lr, batch | what was used; "best of N": of the N settings of the grid that were tried |
 | Δ AN | difference to `an`, for which every unknown label is negative |
-| p (Holm) | paired t-test over seeds of that difference, Holm-corrected over the table; – with one seed, blunt with two |
+| p (Holm) | paired t-test over seeds of it, Holm-corrected over the table; – with one seed, blunt with two |
 | Δ full labels | difference to `bce`, which sees every label |
 | averaged, flips | the averaged weights' test mAP, scores averaged over mirrored pictures |
 | anchor | what others measured with our pictures, weights, split and draw: their own loop; the authors' programs |
