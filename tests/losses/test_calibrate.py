@@ -194,19 +194,40 @@ def test_a_large_sample_is_cut() -> None:
     assert set(cut.observed.unique().tolist()) == {-1, 1}
 
 
+@pytest.mark.parametrize("own", [0.0, 1.0])
 @pytest.mark.parametrize("doubt", ["either", "both"])
-def test_a_stack_is_fitted_as_each_of_its_models_alone(doubt: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stack_is_fitted_as_each_of_its_models_alone(doubt: str, own: float, monkeypatch: pytest.MonkeyPatch) -> None:
     s, true, observed = lined(300)
     rng = torch.Generator().manual_seed(3)
     noise = torch.randn(s.shape, generator=rng)
     stack = torch.stack([s, s + 3 * noise, noise, 20.0 * true - 10, 0.01 * s]).double()
     for entries in (150_000, 400):  # in one block, and in many
         monkeypatch.setattr("onelabel.losses.sample.BLOCK_ENTRIES", entries)
-        together = fitted_log_likelihood(Sample(stack, observed), doubt=doubt)
+        together = fitted_log_likelihood(Sample(stack, observed), doubt=doubt, own=own)
         steps = set()
         for scores, value in zip(stack, together.tolist(), strict=True):
             sample = Sample(scores, observed)
             line = fit_calibration(sample, knots=(), doubt=doubt)
             steps.add(line.iterations)
-            assert value == pytest.approx(log_likelihood(line, sample, doubt=doubt), abs=1e-9)
+            shared = log_likelihood(line, sample, doubt=doubt)
+            if own:
+                alone = fitted_log_likelihood(sample, doubt=doubt, own=own)
+                assert value == pytest.approx(float(alone), abs=1e-9)
+                assert value > shared - 0.01
+            else:
+                assert value == pytest.approx(shared, abs=1e-9)
         assert len(steps) > 2, "they should arrive one after another"
+
+
+@pytest.mark.parametrize("doubt", ["either", "both"])
+def test_classes_with_slopes_of_their_own(doubt: str) -> None:
+    """Scores too small in some classes and too large in others say the same once each class has its slope."""
+    z, _, observed = made_up()
+    uneven = z * np.geomspace(0.25, 4, z.shape[1])
+    right, bent, free, held = (
+        float(fitted_log_likelihood(draw_sample(scores, Labels.from_matrix(observed)), doubt=doubt, own=own))
+        for scores, own in ((z, 0.0), (uneven, 0.0), (uneven, 1.0), (uneven, 1e-4))
+    )
+    assert bent < right - 0.05
+    assert free == pytest.approx(right, abs=0.005)
+    assert held == pytest.approx(bent, abs=1e-4)

@@ -20,6 +20,9 @@ from onelabel.losses.sample import EXACT, LIMIT, Sample, basis, bent
 KNOTS = (0.1, 0.3, 0.6)
 #: EM has arrived where a step moves no logit by more, at a deviation of the scores.
 TOLERANCE = 2e-3
+#: How far, as a deviation of its logarithm, a class's slope may be from that of all where models are compared: mAP
+#: looks at each class for itself, and a model must not lose by scores that are small in some (docs/probes.md).
+OWN = 1.0
 
 
 @dataclass(frozen=True)
@@ -113,21 +116,28 @@ def log_likelihood(line: Calibration, sample: Sample, *, doubt: str = "either") 
 
 
 @torch.no_grad()
-def fitted_log_likelihood(sample: Sample, *, doubt: str = "either", iterations: int = 200) -> Tensor:
-    """`log_likelihood` of a line fitted to the sample, for every model of a stack its own, all at once."""
-    fit = _climb(sample, knots=(), doubt=doubt, iterations=iterations)
+def fitted_log_likelihood(sample: Sample, *, doubt: str = "either", own: float = OWN, iterations: int = 200) -> Tensor:
+    """`log_likelihood` of a line fitted to the sample, for every model of a stack its own, all at once.
+
+    Args:
+        own: how far a class's slope may be from that of all, as a deviation of its logarithm; 0 is not at all.
+    """
+    fit = _climb(sample, knots=(), doubt=doubt, own=own, iterations=iterations)
     stack = sample.scores.shape[:-2]
-    a, b, knots = (value.reshape(*stack, value.shape[-1]) for value in (fit.a, fit.b, fit.knots))
-    return _mean_likelihood(sample, a, b, knots, doubt)
+    a, b, knots, scale = (value.reshape(*stack, value.shape[-1]) for value in (fit.a, fit.b, fit.knots, fit.scale))
+    scaled = Sample(sample.scores * scale[..., None, :], sample.observed)
+    return _mean_likelihood(scaled, a, b, knots, doubt)
 
 
 @dataclass
 class _Fit:
-    """Of M models: f's coefficients (M×J+1), the intercepts (M×L), the knots (M×J), and of the rest one each."""
+    """Of M models: f's coefficients (M×J+1), intercepts (M×L), knots (M×J), what a class's scores are multiplied by
+    before f (M×L), and of the rest one each."""
 
     a: Tensor
     b: Tensor
     knots: Tensor
+    scale: Tensor
     k: Tensor
     iterations: Tensor
     converged: Tensor
@@ -141,6 +151,7 @@ def _climb(
     keep: Tensor | None = None,
     start: Calibration | None = None,
     doubt: str = "either",
+    own: float = 0.0,
     iterations: int = 200,
 ) -> _Fit:
     """`fit_calibration`'s EM of every model of a stack, each until it has arrived: company changes nothing."""
@@ -149,28 +160,33 @@ def _climb(
     if k is not None and not 1 < k <= classes:
         raise ValueError(f"k must lie in (1, {classes}]: every row used has an observed positive, got {k:g}")
     spread = s.flatten(1).std(1, keepdim=True) if rows * classes > 1 else s.new_zeros(len(s), 1)
-    scale = spread.clamp(min=1e-6)
+    unit = spread.clamp(min=1e-6)
     if start is None:
         bends = torch.quantile(s[:, named], s.new_tensor(knots), dim=1).T if knots else s.new_zeros(len(s), 0)
-        a = torch.cat([2.0 / scale, torch.zeros_like(bends)], 1)
+        a = torch.cat([2.0 / unit, torch.zeros_like(bends)], 1)
         share = named.double().mean(0).clamp(min=0.5 / max(rows, 1), max=0.999)
         b = torch.logit(share) - 1.0 - a[:, :1] * s.flatten(1).mean(1, keepdim=True)
     else:
         bends, a, b = (torch.tensor(value)[None] for value in (start.knots, start.slope, start.intercept))
-    fit = _Fit(a, b, bends, *(s.new_zeros(len(s), dtype=kind) for kind in (s.dtype, torch.int64, torch.bool)))
+    rest = (s.new_zeros(len(s), dtype=kind) for kind in (s.dtype, torch.int64, torch.bool))
+    fit = _Fit(a, b, bends, torch.ones_like(b), *rest)
     for step in range(1, iterations + 1):
         live = torch.nonzero(~fit.converged)[:, 0]
         if not len(live):
             break
-        part = Sample(s[live], sample.observed)
-        old_a, old_b, bends, unit = (value[live] for value in (fit.a, fit.b, fit.knots, scale))
+        part = Sample(s[live] * fit.scale[live][:, None], sample.observed)
+        old_a, old_b, bends, deviation = (value[live] for value in (fit.a, fit.b, fit.knots, unit))
         sums = _expect(part, old_a, old_b, bends, keep, doubt)
-        a, b = _maximise(old_a, old_b, sums, unit)
+        a, b = _maximise(old_a, old_b, sums, deviation)
         if k is not None:
             b = _hold_k(part, a, b, bends, keep, k)
         elif step % 4 == 1:  # EM moves all intercepts together very slowly, and not at all where the data is silent
             b = b + level_step(part, a, b, bends, keep, doubt)[:, None]
-        moved = torch.cat([(a - old_a) * unit, b - old_b], 1).abs().amax(1)
+        moved = torch.cat([(a - old_a) * deviation, b - old_b], 1).abs().amax(1)
+        if own:
+            turn, shift = _own_slopes(a, sums, fit.scale[live], own)
+            fit.scale[live] *= turn
+            b, moved = b + shift, moved.maximum(turn.log().abs().amax(1))
         fit.a[live], fit.b[live], fit.k[live], fit.iterations[live] = a, b, sums.total / sums.rows, step
         fit.converged[live] = (moved < TOLERANCE) & (step % 4 != 2)
     return fit
@@ -193,6 +209,8 @@ class _Sums:
     aa: Tensor
     ab: Tensor
     bb: Tensor
+    gradient_s: Tensor  # of a class's own slope, …×L, and its curvature
+    ss: Tensor
     total: Tensor
     rows: Tensor
 
@@ -200,7 +218,8 @@ class _Sums:
 def _expect(sample: Sample, a: Tensor, b: Tensor, knots: Tensor, keep: Tensor | None, doubt: str) -> _Sums:
     """The M step's gradient and curvature at (a, b), with the E step's targets."""
     stack, shared, classes = a.shape[:-1], a.shape[-1], b.shape[-1]
-    shapes = ((shared,), (classes,), (shared, shared), (shared, classes), (classes,), (), ())
+    one, each = (shared,), (classes,)
+    shapes = (one, each, one * 2, one + each, each, each, each, (), ())
     sums = _Sums(*(b.new_zeros((*stack, *shape)) for shape in shapes))
     for part in sample.blocks():
         x, z = basis(sample.scores[..., part, :], knots), sample.observed[part]
@@ -209,36 +228,53 @@ def _expect(sample: Sample, a: Tensor, b: Tensor, knots: Tensor, keep: Tensor | 
         mask = b.new_ones(len(z), 1) if keep is None else keep[part].double()[:, None]
         some = log_any(logits)[..., None].exp().clamp(min=1e-3) if doubt == "either" else torch.ones_like(mask)
         residual, curve = mask * (q - p / some), mask * (p * (1 - p) / some)
-        sums.gradient_a += (x * residual).sum((-2, -1)).movedim(0, -1)
+        pulls = (x * residual).sum(-2)
+        sums.gradient_a += pulls.sum(-1).movedim(0, -1)
         sums.gradient_b += residual.sum(-2)
+        sums.gradient_s += pulls[0]
         sums.aa += torch.einsum("i...nl,j...nl->...ij", x * curve, x)
         sums.ab += (x * curve).sum(-2).movedim(0, -2)
         sums.bb += curve.sum(-2)
+        sums.ss += (x[0] ** 2 * curve).sum(-2)
         sums.total += (mask * q).sum((-2, -1))
         sums.rows += mask.sum()
     return sums
 
 
-def _maximise(a: Tensor, b: Tensor, s: _Sums, scale: Tensor) -> tuple[Tensor, Tensor]:
+def _maximise(a: Tensor, b: Tensor, s: _Sums, unit: Tensor) -> tuple[Tensor, Tensor]:
     """One Newton step.
 
     Weak priors, in units of the scores' deviation: the first slope about 1 ± 4 in logits, hinges about 0 ± 2, an
     intercept about their mean ± 2: they keep rare classes finite and decide where the data does not.
     """
     first = torch.arange(a.shape[-1], device=a.device) == 0
-    centre, pull_a, pull_b = first.double(), (scale / torch.where(first, 4.0, 2.0)) ** 2, 1 / 4
+    centre, pull_a, pull_b = first.double(), (unit / torch.where(first, 4.0, 2.0)) ** 2, 1 / 4
     gradient_a = s.gradient_a - pull_a * (a - centre)
     gradient_b = s.gradient_b - pull_b * (b - b.mean(-1, keepdim=True))
     bb = s.bb + pull_b
     shares = s.ab / bb[..., None, :]
     schur = s.aa + torch.diag_embed(pull_a) - shares @ s.ab.mT
     step_a = torch.linalg.solve(schur, gradient_a - (shares @ gradient_b[..., None])[..., 0])
-    step_a = (step_a * scale).clamp(-2, 2) / scale
+    step_a = (step_a * unit).clamp(-2, 2) / unit
     step_b = ((gradient_b - (s.ab.mT @ step_a[..., None])[..., 0]) / bb).clamp(-2, 2)
     # f must rise: every partial sum of the slopes stays positive
     rising = (a + step_a).cumsum(-1).clamp(min=1e-3)
     new_a = torch.cat([rising[..., :1], rising.diff(dim=-1)], -1)
     return new_a, (b + step_b).clamp(-200, 200)
+
+
+def _own_slopes(a: Tensor, s: _Sums, scale: Tensor, own: float) -> tuple[Tensor, Tensor]:
+    """One Newton step of the classes' own slopes: factors of their scores, and what the intercepts move by.
+
+    A class turns about the mean score of its doubtful entries, so that its intercept has nothing to answer for; the
+    mean over classes is the shared slope's. Logarithms of the factors are about 0 ± `own`.
+    """
+    slope, middle = a[..., :1], s.ab[..., 0, :] / s.bb.clamp(min=1e-12)
+    gradient = slope * (s.gradient_s - middle * s.gradient_b) - scale.log() / own**2
+    curve = slope**2 * (s.ss - middle * s.ab[..., 0, :]).clamp(min=0) + 1 / own**2
+    step = gradient / curve
+    step = (step - (step * curve).sum(-1, keepdim=True) / curve.sum(-1, keepdim=True)).clamp(-1, 1)
+    return step.exp(), slope * middle * (1 - step.exp())
 
 
 def _hold_k(sample: Sample, a: Tensor, b: Tensor, knots: Tensor, keep: Tensor | None, k: float) -> Tensor:

@@ -103,10 +103,12 @@ def pu_f1_log(scores: Tensor, observed: Tensor) -> Tensor:
 def draw_likelihood(scores: Tensor, observed: Tensor) -> Tensor:
     """Mean log P(o | x) of rows with one observed positive o, as a draw from the labels present.
 
-    Scores become probabilities σ(a·s + b_l), a and b_l of every model its own, by `LIKELIHOOD_STEPS` of the calibration
-    towards the maximum of this very likelihood. It asks for all labels: a model that says the name and nothing else has
-    none left for the rows where another was named. That a row has some label is for the model to say, as in roll call's
-    loss: given it, a row's scores count only beside one another, and mAP compares rows (docs/probes.md).
+    Scores become probabilities σ(a_l·s + b_l), a_l and b_l of every model its own, by `LIKELIHOOD_STEPS` of the
+    calibration towards the maximum of this very likelihood. It asks for all labels: a model that says the name and
+    nothing else has none left for the rows where another was named. It is near mAP in two things (docs/probes.md). A
+    class has a slope of its own, log a_l about the others' ± 1: mAP does not compare classes. And that a row has some
+    label is for the model to say, as in roll call's loss: given it, a row's scores count only beside one another, and
+    mAP compares rows.
     """
     rows = _draws(observed)
     s = scores[..., rows, :].double()
