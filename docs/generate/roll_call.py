@@ -22,7 +22,6 @@ from onelabel.bench.sweeps import find_sweep, position
 from onelabel.report import style
 from onelabel.report.figures.sweeps import line_points
 from onelabel.system import atomic_write
-from onelabel.training.tuning import settle
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Before and after each table, by its name.
@@ -99,9 +98,9 @@ def pull(measured: Mapping[str, Any]) -> str:
         best = max(found[f]["test"] for f in factors)
         cells = [f"{found[f]['test']:.1f}" for f in factors]
         cells = [f"**{cell}**" if found[f]["test"] == best else cell for f, cell in zip(factors, cells, strict=True)]
-        clean = max(factors, key=lambda f: found[f]["validation"])
-        blind = factors[settle([found[f]["likelihood"] for f in factors], factors.index("1"))]
-        cells += [f"×{clean}: {found[clean]['test']:.1f}", f"×{blind}: {found[blind]['test by likelihood']:.1f}"]
+        for key, column in (("validation", "test"), ("likelihood", "test by likelihood")):
+            chosen = max(factors, key=lambda f, k=key: found[f][k])
+            cells.append(f"×{chosen}: {found[chosen][column]:.1f}")
         size = f"{of['rows']:,} rows, {of['classes']} classes, k = {of['k']}"
         body.append([f"{task} ({size})", *cells, *(f"{found[m]['test']:.1f}" for m in ("role", "gr"))])
     chosen_by = ["by true labels", "by one label a row"]

@@ -201,7 +201,7 @@ class Method(nn.Module):
 
     @classmethod
     def trials(cls, num_classes: int) -> dict[str, tuple[float, ...]]:
-        """Settings whose best value depends on the data: what to try of each on held-out rows, the default midmost."""
+        """Settings whose best value depends on the data, with what to try of each on held-out rows."""
         return {}
 
     def head(self, feature_dim: int, num_classes: int) -> nn.Module | None:

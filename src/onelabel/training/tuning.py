@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from typing import Any
 
 from onelabel.contract import method_info
@@ -13,24 +11,12 @@ from onelabel.training.evaluate import draws
 from onelabel.training.feeds import Feed
 from onelabel.training.session import Phase
 
-#: By how much (nats a row) the likelihood of one label a row must prefer a trial to the default. What is less says
-#: nothing of mAP: docs/roll-call.md has the tasks, looking at which it was set.
-MARGIN = 0.03
-
-
-def settle(likelihoods: Sequence[float], default: int) -> int:
-    """The trial that one label a row chooses: the likeliest where it is ahead by MARGIN, else the default."""
-    values = [-math.inf if math.isnan(value) else value for value in likelihoods]
-    best = max(range(len(values)), key=values.__getitem__)
-    return best if values[best] > values[default] + MARGIN else default
-
 
 def tune(config: TrainConfig, feeds: dict[str, Feed], phase: Phase, fabric: Any) -> dict[str, float]:
     """The settings under which linear probes on the features of `feeds` do best on held-out rows.
 
-    By their true labels where they have them, else by the likelihood of their one observed label, which must be ahead
-    of the default's (`settle`). Only what the config leaves open is tried; {} where that is nothing, or where no
-    held-out rows can tell.
+    By their true labels where they have them, else by the likelihood of their one observed label. Only what the config
+    leaves open is tried; {} where that is nothing, or where no held-out rows can tell.
     """
     trials = method_info(config.method).cls.trials(feeds["train"].num_classes)
     trials = {name: values for name, values in trials.items() if name not in config.hyper}
@@ -54,12 +40,8 @@ def tune(config: TrainConfig, feeds: dict[str, Feed], phase: Phase, fabric: Any)
             drop_last=config.drop_last,
         )
         best = results.best
-        if held.true is None:
-            usual = {name: values[len(values) // 2] for name, values in trials.items()}
-            default = next(i for i, spec in enumerate(specs) if usual.items() <= spec.hyper.items())
-            best = settle([float(value) for value in results.values], default)
     hyper = specs[int(fabric.broadcast(best))].hyper
     found = {name: float(hyper[name]) for name in trials}
     told = ", ".join(f"{name} = {value:g} of {trials[name]}" for name, value in found.items())
-    say(f"{config.method}: {told} by the held-out rows, with linear probes")
+    say(f"{config.method}: {told} is the best on held-out rows, by linear probes")
     return found
