@@ -146,7 +146,7 @@ def test_likelihood_is_that_of_a_calibration_of_each_model() -> None:
             float(fitted_log_likelihood(sample, doubt="both", iterations=steps)) for steps in (LIKELIHOOD_STEPS, 200)
         )
         assert value == pytest.approx(few, abs=1e-9)
-        assert value == pytest.approx(all_steps, abs=0.01)
+        assert all_steps - 0.01 < value <= all_steps
     torch.testing.assert_close(draw_likelihood(7 - 3 * (1 - scores), observed), together)  # any scale and level
     assert together[0] > together[1] > together[2]
     torch.testing.assert_close(draw_likelihood(scores[1], observed), together[1])

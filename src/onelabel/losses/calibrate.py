@@ -218,8 +218,8 @@ class _Sums:
 def _expect(sample: Sample, a: Tensor, b: Tensor, knots: Tensor, keep: Tensor | None, doubt: str) -> _Sums:
     """The M step's gradient and curvature at (a, b), with the E step's targets."""
     stack, shared, classes = a.shape[:-1], a.shape[-1], b.shape[-1]
-    one, each = (shared,), (classes,)
-    shapes = (one, each, one * 2, one + each, each, each, each, (), ())
+    each = (classes,)
+    shapes = ((shared,), each, (shared, shared), (shared, classes), each, each, each, (), ())
     sums = _Sums(*(b.new_zeros((*stack, *shape)) for shape in shapes))
     for part in sample.blocks():
         x, z = basis(sample.scores[..., part, :], knots), sample.observed[part]
@@ -274,7 +274,8 @@ def _own_slopes(a: Tensor, s: _Sums, scale: Tensor, own: float) -> tuple[Tensor,
     curve = slope**2 * (s.ss - middle * s.ab[..., 0, :]).clamp(min=0) + 1 / own**2
     step = gradient / curve
     step = (step - (step * curve).sum(-1, keepdim=True) / curve.sum(-1, keepdim=True)).clamp(-1, 1)
-    return step.exp(), slope * middle * (1 - step.exp())
+    turn = step.exp()
+    return turn, slope * middle * (1 - turn)
 
 
 def _hold_k(sample: Sample, a: Tensor, b: Tensor, knots: Tensor, keep: Tensor | None, k: float) -> Tensor:
