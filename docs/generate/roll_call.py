@@ -100,6 +100,39 @@ def finetuned(rows: Sequence[Any]) -> str:
     return lined(["test mAP, fine-tuned", *(WORDS[m] for m in ("roll-call", *others))], body)
 
 
+def everyone(rows: Sequence[Any]) -> str:
+    """Every method of the catalogue: what roll call is ahead by, and whether a paired t-test can tell (Holm's, 5%)."""
+    names = {row.label for row in rows if ":" not in row.label and row.dataset == "voc2012"} - {"roll-call"}
+    fields = list(FINETUNED)
+    columns = [(draws, "linear", "test_map") for draws in DRAWS.values()]
+    columns += [(UNIFORM[:1], "finetune", field) for field in fields]
+    told: dict[str, list[str]] = {name: [] for name in names}
+    order: dict[str, float] = {}
+    head = ["`roll-call`"]
+    for draws, mode, field in columns:
+        ours = runs_of(rows, "roll-call", draws, "linearinit" if mode == "finetune" else mode)
+        mine = ours.values(field)
+        head.append(f"**{ours.text(field)}**")
+        theirs = {name: runs_of(rows, name, draws, mode) for name in names}
+        theirs = {name: cell for name, cell in theirs.items() if cell.values(field)}
+        adjusted = dict(zip(theirs, holm([paired_p(mine, c.values(field)) for c in theirs.values()]), strict=True))
+        for name in names:
+            if name not in theirs:
+                told[name].append("—")
+                continue
+            cell, p = theirs[name], adjusted[name]
+            gap = statistics.fmean(mine.values()) - (cell.mean(field) or 0.0)
+            star = "" if p is None or p > 0.05 else "*"
+            runs = "" if len(cell.rows) == len(ours.rows) else f", {len(cell.rows)} runs"
+            told[name].append(f"{cell.text(field)} ({gap:+.2f}{star}{runs})")
+            order.setdefault(name, 0.0)
+            if field == fields[0] and mode == "finetune":
+                order[name] = cell.mean(field) or 0.0
+    titles = ["test mAP", *(f"linear, {name}" for name in DRAWS), *(f"fine-tuned, {FINETUNED[f]}" for f in fields)]
+    body = [[f"`{name}`", *told[name]] for name in sorted(names, key=lambda n: -order.get(n, 0.0))]
+    return lined(titles, [head, *body])
+
+
 def pull(measured: Mapping[str, Any]) -> str:
     """Test mAP over the strength of the pull, and what held-out rows choose (`benchmarks/pull.py`)."""
     factors = [name for name in next(iter(measured.values()))["settings"] if name not in ("role", "gr")]
@@ -121,7 +154,8 @@ def pull(measured: Mapping[str, Any]) -> str:
 def fill(page: str, rows: Sequence[Any]) -> str:
     """The page with each table between its marks."""
     measured = json.loads((ROOT / "docs" / "results" / "roll-call-pull.json").read_text(encoding="utf-8"))
-    for name, made in (("paired", linear(rows)), ("fine-tuned", finetuned(rows)), ("pull", pull(measured))):
+    tables_of = {"paired": linear(rows), "fine-tuned": finetuned(rows), "all": everyone(rows), "pull": pull(measured)}
+    for name, made in tables_of.items():
         begin, end = (mark.format(name) for mark in MARKS)
         before, rest = page.split(begin)
         page = f"{before}{begin}\n{made}\n{end}{rest.split(end)[1]}"
