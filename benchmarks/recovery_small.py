@@ -119,10 +119,10 @@ def levels_held(case: str, rows: int, seeds: int, method: str) -> str:
     return f"| {case} | {rows:,} | {method} | {told} | {held:.0f} of {len(each)} | {open_:.0f} |"
 
 
-def measure(case: str, rows: int, seeds: int) -> list[str]:
+def measure(case: str, rows: int, seeds: int, method: str) -> list[str]:
     """A line of the table for each rule."""
     found: dict[str, list[list[float]]] = defaultdict(list)
-    for true, labels, scores in draws(case, rows, seeds):
+    for true, labels, scores in draws(case, rows, seeds, method):
         unknown = labels.to_dense() == 0
         for name, precision in RULES.items():
             with tempfile.TemporaryDirectory() as folder:
@@ -140,7 +140,7 @@ def measure(case: str, rows: int, seeds: int) -> list[str]:
         labels_, *believed, hits, missing, k, true_k, held = np.array(numbers, np.float64).sum(0)
         share, low, high = (f"{value / labels_:.2f}" if labels_ else "–" for value in believed)
         right = f"{hits / labels_:.2f}" if labels_ else "–"
-        kinds = f"{case} | {rows:,} | {k / seeds:.2f} ({true_k / seeds:.2f}) | {name}"
+        kinds = f"{case} | {rows:,} | {method} | {k / seeds:.2f} ({true_k / seeds:.2f}) | {name}"
         told = (
             f"{labels_ / seeds:,.0f} | {share} ({low}–{high}) | {right} | {hits / missing:.2f} | {held:.0f} of {seeds}"
         )
@@ -156,7 +156,7 @@ if __name__ == "__main__":
     parser.add_argument("--why", action="store_true")
     parser.add_argument("--classes", action="store_true")
     parser.add_argument("--k", action="store_true")
-    parser.add_argument("--methods", nargs="+", default=["em"], help="of the probes, for --k")
+    parser.add_argument("--methods", nargs="+", default=["em"], help="of the probes")
     given = parser.parse_args()
     torch.set_num_threads(1)
     if given.why:
@@ -172,8 +172,7 @@ if __name__ == "__main__":
         for case, rows, method in itertools.product(given.cases, given.rows, given.methods):
             print(levels_held(case, rows, given.seeds, method), flush=True)
         raise SystemExit
-    print("| data | rows | k (true) | rule | added | believed right (95%) | right | recall | interval holds |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
-    for case in given.cases:
-        for rows in given.rows:
-            print("\n".join(measure(case, rows, given.seeds)), flush=True)
+    print("| data | rows | probe | k (true) | rule | added | believed right (95%) | right | recall | interval holds |")
+    print("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+    for case, rows, method in itertools.product(given.cases, given.rows, given.methods):
+        print("\n".join(measure(case, rows, given.seeds, method)), flush=True)

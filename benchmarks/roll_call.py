@@ -25,6 +25,8 @@ ROWS: dict[str, dict[str, Any]] = {
     "roll-call, no student": {"method": "roll-call", "student": "off"},
     "roll-call, student of the whole": {"method": "roll-call", "student_looks": "whole"},
     "roll-call, targets not smoothed": {"method": "roll-call", "student_smoothing": 0.0},
+    "roll-call, smoothed by 0.1": {"method": "roll-call", "student_smoothing": 0.1},
+    "roll-call, smoothed by 0.4": {"method": "roll-call", "student_smoothing": 0.4},
     "roll-call": {"method": "roll-call"},
     "em with a student": {"method": "em", "student": "on"},
     "gr with a student": {"method": "gr", "student": "on"},
