@@ -131,9 +131,9 @@ def _calibrated(folder: Path) -> None:
     from onelabel.labels import drop_labels
     from onelabel.losses.calibrate import fit_calibration
     from onelabel.losses.sample import draw_sample
-    from onelabel.recovery.carried import FILE, Carried
     from onelabel.recovery.folds import ArrayScores
     from onelabel.system import atomic_write
+    from onelabel.training.carried import FILE, Carried
 
     rng = np.random.default_rng(0)
     scores = rng.standard_normal((80, 3)).astype(np.float32)
@@ -146,6 +146,6 @@ def _calibrated(folder: Path) -> None:
 
 @reader("run's calibration", "calibration.json", make=_calibrated)
 def _(folder: Path) -> None:
-    from onelabel.recovery.carried import FILE, Carried
+    from onelabel.training.carried import FILE, Carried
 
     Carried.load(folder / FILE)

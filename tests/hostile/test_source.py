@@ -89,7 +89,7 @@ READ_BY: dict[str, tuple[str, ...]] = {
     "probes/features.py": ("-", "the kernel's files"),
     "probes/role_table.py": ("packed features",),
     "recovery/audit.py": ("audit plan", "audit's answers.parquet", "audit's answers.csv"),
-    "recovery/carried.py": ("run's calibration",),
+    "training/carried.py": ("run's calibration",),
     "recovery/deploy.py": ("-", "what it has just written itself"),
     "recovery/inputs.py": ("packed features to recover",),
     "recovery/onnx_predictor.py": ("onnx",),

@@ -16,10 +16,10 @@ from onelabel.labels import Labels, drop_labels
 from onelabel.losses.calibrate import Calibration
 from onelabel.metrics import calibration_error
 from onelabel.recovery import export_run, predict
-from onelabel.recovery.carried import FILE, Carried, calibrate_run, calibration_of, digest
 from onelabel.recovery.command import _carry
-from onelabel.recovery.inputs import Inputs
+from onelabel.recovery.inputs import Held, Inputs
 from onelabel.training import Run
+from onelabel.training.carried import FILE, Carried, calibrate_run, calibration_of, digest
 
 NAMES = tuple("abcde")
 SLOPE, KNOTS, INTERCEPT = np.array([1.5, -0.7]), np.array([0.2]), np.linspace(-2, 1, 5)
@@ -105,7 +105,7 @@ def test_learnt_from_single_positives(run: Path, tmp_path: Path) -> None:
     stub: Any = SimpleNamespace(path=copy, class_names=NAMES)
     lines: list[str] = []
     told: Any = SimpleNamespace(k=None)
-    _carry(Inputs(None, labels, None, "", run=stub, held=(held, labels)), told, lines.append)
+    _carry(Inputs(None, labels, None, "", run=stub, held=Held(held, labels)), told, lines.append)
     assert "3,000 rows" in lines[0]
     fitted = calibration_of(stub)
     assert fitted is not None
@@ -114,5 +114,10 @@ def test_learnt_from_single_positives(run: Path, tmp_path: Path) -> None:
     assert calibration_error(found, y[8000:]) < 0.03 < 0.15 < calibration_error(new, y[8000:])
     few = Labels.from_matrix(labels.to_dense()[:50])
     assert calibrate_run(stub, held[:50], few) is None
+    # all labels of rows, where they are known, say more than one each
+    all_of = calibrate_run(stub, sigmoid[:3000], Labels.from_true(y[:3000].astype(np.uint8)), true=y[:3000])
+    assert all_of is not None
+    assert all_of.rows == 3000
+    assert calibration_error(all_of.calibration.raw(np.log(new / (1 - new))).numpy(), y[8000:]) < 0.015
     _carry(Inputs(None, labels, None, "", run=stub), told, lines.append)
     assert "uncalibrated" in lines[-1]

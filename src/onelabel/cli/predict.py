@@ -35,6 +35,7 @@ def predict(
     """
     from onelabel.recovery import predict as work
     from onelabel.system import refuse_existing
+    from onelabel.training.carried import LEAST
 
     if not force:
         refuse_existing(out, remedy="give another --out, or --force to overwrite it")
@@ -56,5 +57,6 @@ def predict(
     if as_json:
         emit({"file": out, **found})
         return
-    kind = "calibrated" if found["calibrated"] else "uncalibrated"
-    typer.echo(f"{out}: {found['pictures']:,} pictures, {found['failed']:,} failed; {kind} probabilities")
+    kind = "calibrated probabilities" if found["calibrated"] else "the classifier's sigmoids, uncalibrated"
+    why = "" if found["calibrated"] or raw else f" (a calibration needs {LEAST} validation pictures in training)"
+    typer.echo(f"{out}: {found['pictures']:,} pictures, {found['failed']:,} failed; {kind}{why}")

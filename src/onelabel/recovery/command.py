@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -10,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from onelabel.recovery.audit import Plan, read_answers
-from onelabel.recovery.carried import FILE, LEAST, calibrate_run
 from onelabel.recovery.completion import AuditRows, Recovered, recover
 from onelabel.recovery.folds import crossfit
 from onelabel.recovery.inputs import Inputs, is_run, load_inputs, role_scores
 from onelabel.recovery.places import rows_by_name
 from onelabel.recovery.summary import added, as_text
-from onelabel.system import atomic_write, refuse_existing
+from onelabel.system import refuse_existing
+from onelabel.training.carried import FILE, LEAST, calibrate_run, usable_rows
 
 
 @dataclass(frozen=True)
@@ -115,19 +114,19 @@ def run_recovery(w: Wanted, echo: Callable[[str], Any]) -> Recovered:
 
 def _carry(inputs: Inputs, done: Recovered, echo: Callable[[str], Any]) -> None:
     """Calibrate the run's own classifier, for `predict` and `export`."""
-    found = None if inputs.held is None else calibrate_run(inputs.run, *inputs.held, k=done.k)
+    held = inputs.held
+    found = None if held is None else calibrate_run(inputs.run, held.scores, held.observed, true=held.true, k=done.k)
     if found is None:
-        named = 0 if inputs.held is None else int((inputs.held[1].positives_per_row() == 1).sum())
+        rows = 0 if held is None else usable_rows(held.observed, held.true)
         whole = len(inputs.labels) + inputs.left_out
         share = f"-o validation={math.ceil(100 * LEAST / whole) / 100:g}" if whole >= 2 * LEAST else "more pictures"
         echo(
-            f"{inputs.run.path}: {named} validation pictures with one label and a score, a calibration needs {LEAST}: "
-            f"predict will give its sigmoids, uncalibrated; train with {share}"
+            f"{inputs.run.path}: {rows} validation pictures with a score and one label or all, a calibration needs "
+            f"{LEAST}: predict will give its sigmoids, uncalibrated; train with {share}"
         )
         return
-    target = inputs.run.path / FILE
-    atomic_write(target, json.dumps(found.to_json(), ensure_ascii=False) + "\n")
-    echo(f"{target}: calibrates predict and export, learnt from {found.rows:,} rows the run did not train on")
+    learnt = f"learnt from {found.rows:,} rows the run did not train on"
+    echo(f"{inputs.run.path / FILE}: calibrates predict and export, {learnt}")
 
 
 def outcome(done: Recovered) -> dict[str, Any]:

@@ -21,9 +21,9 @@ import torch
 from torch import Tensor, nn
 
 from onelabel.losses.calibrate import Calibration
-from onelabel.recovery.carried import Probabilities, calibration_of
 from onelabel.system import atomic_write, need
 from onelabel.training import Run
+from onelabel.training.carried import Probabilities, calibration_of
 from onelabel.training.restore import classifier_from, weights_metadata
 
 FORMATS = ("onnx", "torchscript", "safetensors", "hf")

@@ -20,6 +20,15 @@ from onelabel.system import reading, say
 
 
 @dataclass(frozen=True)
+class Held:
+    """A run's sigmoids of its validation rows, what was observed of these, and their true labels if known."""
+
+    scores: Any
+    observed: Labels
+    true: NDArray[np.uint8] | None = None
+
+
+@dataclass(frozen=True)
 class Inputs:
     """Training rows: features N×D, observed labels, a name per row, the folder they are relative to."""
 
@@ -29,7 +38,7 @@ class Inputs:
     root: str
     true: NDArray[np.uint8] | None = None
     run: Any = None
-    held: tuple[Any, Labels] | None = None  #: a run's sigmoids of its validation rows, and their observed labels
+    held: Held | None = None
     left_out: int = 0  #: validation rows
 
     @property
@@ -109,12 +118,12 @@ def load_inputs(
     return Inputs(X, _named(part.observed.take(keep), part.class_names), names, base, true, run, held, left_out)
 
 
-def _held(run: Any, splits: Any) -> tuple[Any, Labels] | None:
+def _held(run: Any, splits: Any) -> Held | None:
     """What a run said of rows that it did not train on."""
     part, scores = splits.validation, None if run is None else run.scores.get("validation")
     if part is None or scores is None or scores.shape != part.observed.shape:
         return None
-    return scores, part.observed
+    return Held(scores, part.observed, part.true)
 
 
 def _packed(folder: Path, run: Any) -> Inputs:

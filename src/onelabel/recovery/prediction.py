@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from onelabel.data import ImageError, square_image
 from onelabel.data.images import SUFFIXES
-from onelabel.recovery.carried import Probabilities, calibration_of
 from onelabel.recovery.table import parquet_file
 from onelabel.system import atomic_file, progress, say, workers
 from onelabel.training import Run
+from onelabel.training.carried import Probabilities, calibration_of
 
 MAX_DOWNLOAD = 64 << 20
 LISTS = (".txt", ".list")
@@ -65,7 +65,7 @@ def predict(
     """Score pictures; `out` is .parquet or .jsonl, one line a picture: path, labels, classes, probabilities, error.
 
     `labels` are the classes at or above `threshold`; `classes` and `probabilities` the `top` likeliest from `floor`
-    on. Probabilities are calibrated where `onelabel recover RUN` has left a calibration in the run, else the
+    on. Probabilities are calibrated where `train` or `recover` has left a calibration in the run, else the
     classifier's own sigmoid. A picture that cannot be read has an error and no labels.
 
     Args:

@@ -14,6 +14,8 @@ from onelabel.contract import Method
 from onelabel.data import Splits, load_dataset
 from onelabel.models import Classifier
 from onelabel.system import say
+from onelabel.training.carried import FILE as CALIBRATION
+from onelabel.training.carried import calibrate_run
 from onelabel.training.checkpoint import Checkpoints, Position
 from onelabel.training.config import BY_VALIDATION, TrainConfig
 from onelabel.training.evaluate import draw_likelihood, mean_ap
@@ -34,6 +36,7 @@ from onelabel.training.prepare import (
     subject,
 )
 from onelabel.training.progress import Bar
+from onelabel.training.readable import leave_out_unreadable
 from onelabel.training.run import Run, RunFolder
 from onelabel.training.session import Session, phases_of
 from onelabel.training.sharding import full_state
@@ -79,6 +82,7 @@ def train(
         seed_everything(config.seed)
         classifier = make_classifier(config, splits, model, head)
         feeds = feeds or make_feeds(config, splits, fabric.device)
+        splits = leave_out_unreadable(splits, feeds, fabric)
         config = selecting(config, feeds.get("validation"))
         folder.recorder = recorder = make_recorder(config, splits, folder, fabric)
         checkpoints = Checkpoints(folder)
@@ -192,7 +196,7 @@ def validate(session: Session, feed: Feed | None, bests: dict[str, Best], epoch:
 
 
 def finish(session: Session, classifier: Classifier, feeds: Feeds, position: Position, folder: RunFolder) -> Run:
-    """Test each track's best weights, save the scores, and leave the best weights in the classifier."""
+    """Test each track's best weights, save the scores, leave the best weights in the classifier, and calibrate them."""
     config, last = session.config, session.weights()
     result: dict[str, Any] = {"stopped_early": position.stopped, "images_per_second": position.speeds}
     if position.hyper:
@@ -217,7 +221,12 @@ def finish(session: Session, classifier: Classifier, feeds: Feeds, position: Pos
     warn_of_the_probe(position, config)
     weights = full_state(classifier)
     last = {**weights, **last}  # in the linear phase a head alone was trained
-    return folder.finish(classifier, weights, position.bests[track].method, last, result, position.history)
+    run = folder.finish(classifier, weights, position.bests[track].method, last, result, position.history)
+    if folder.writes and "validation" in feeds:
+        held = feeds["validation"].part
+        if calibrate_run(run, run.scores["validation"], held.observed, true=held.true) is not None:
+            say(f"{CALIBRATION}: predict and export give calibrated probabilities, by {len(held):,} validation rows")
+    return run
 
 
 def warn_of_the_probe(position: Position, config: TrainConfig) -> None:

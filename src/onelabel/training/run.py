@@ -1,7 +1,7 @@
 """The run folder: what a training writes, and `Run`, what it returns.
 
 config.toml environment.json metrics.jsonl result.json log.txt
-weights-best.safetensors weights-last.safetensors method-best.safetensors
+weights-best.safetensors weights-last.safetensors method-best.safetensors calibration.json
 scores-train.npy scores-validation.npy scores-test.npy
 recording.safetensors labels.safetensors start-head.safetensors (between a linear phase and its student)
 checkpoint/ tensorboard/ run.lock

@@ -1,13 +1,15 @@
-"""A run's calibration, kept beside its weights: `recover` writes it, `predict` and `export` apply it.
+"""A run's calibration, kept beside its weights: `train` and `recover` write it, `predict` and `export` apply it.
 
-The classifier's logits s become P(y_l=1 | x) = σ(f(s_l) + intercept_l) (`Calibration.raw`), learnt by the naming EM
-from rows that the run did not train on: its validation rows, of which one label each is enough. What is said of new
-pictures does not assume that they hold any of the classes.
+The classifier's logits s become P(y_l=1 | x) = σ(f(s_l) + intercept_l) (`Calibration.raw`), learnt from rows that the
+run did not train on, its validation rows: by a logistic regression of their true labels where they are known, else by
+the naming EM, for which one label each is enough. What is said of new pictures does not assume that they hold any of
+the classes.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,13 +20,12 @@ from torch import Tensor, nn
 
 from onelabel.labels import Labels
 from onelabel.losses.calibrate import Calibration, fit_calibration
-from onelabel.losses.sample import LIMIT, draw_sample
-from onelabel.recovery.correction import logit
-from onelabel.recovery.folds import ArrayScores
-from onelabel.system import check_schema, read_json, reading, say
+from onelabel.losses.sample import LIMIT, draw_sample, known_sample
+from onelabel.system import atomic_write, check_schema, read_json, reading, say
+from onelabel.training.evaluate import to_logits
 
 FILE, SCHEMA = "calibration.json", 1
-#: Held-out rows with one observed label below which nothing is learnt from them.
+#: Held-out rows with true labels, or else with one observed label, below which nothing is learnt from them.
 LEAST = 100
 
 
@@ -59,15 +60,35 @@ class Carried:
             return cls(made, names, int(found["rows"]), str(found["weights"]))
 
 
-def calibrate_run(run: Any, probabilities: Any, labels: Labels, *, k: float | None = None) -> Carried | None:
-    """Learn a run's calibration from its sigmoids of rows it did not train on; None where those are too few."""
-    single = int((labels.positives_per_row() == 1).sum())
-    if run.path is None or single < LEAST:
+def usable_rows(labels: Labels, true: Any = None) -> int:
+    """Rows from which a calibration can be learnt."""
+    return len(true) if true is not None else int((labels.positives_per_row() == 1).sum())
+
+
+def calibrate_run(
+    run: Any, probabilities: Any, labels: Labels, *, true: Any = None, k: float | None = None
+) -> Carried | None:
+    """Learn a run's calibration from its sigmoids of rows it did not train on, and leave it beside its weights.
+
+    Args:
+        labels: what was observed of these rows. true: all their labels, 0/1, where they are known.
+        k: mean positives per row; what true labels say goes before.
+
+    Returns:
+        None where the rows are too few, and nothing was written.
+    """
+    rows = usable_rows(labels, true)
+    if run.path is None or rows < LEAST:
         return None
-    scores = ArrayScores(logit(probabilities).astype(np.float32))
-    level = None if k is None else min(max(k, 1.001), float(labels.num_classes))
-    fitted = fit_calibration(draw_sample(scores, labels), k=level)
-    return Carried(fitted, tuple(run.class_names), single, digest(run.path))
+    logits = to_logits(torch.as_tensor(probabilities))
+    if true is not None:
+        fitted = fit_calibration(known_sample(logits, true), doubt="both")
+    else:
+        level = None if k is None else min(max(k, 1.001), float(labels.num_classes))
+        fitted = fit_calibration(draw_sample(logits, labels), k=level)
+    found = Carried(fitted, tuple(run.class_names), rows, digest(run.path))
+    atomic_write(Path(run.path) / FILE, json.dumps(found.to_json(), ensure_ascii=False) + "\n")
+    return found
 
 
 def calibration_of(run: Any) -> Calibration | None:
