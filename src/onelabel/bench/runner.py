@@ -19,7 +19,9 @@ from onelabel.bench.draws import observe, subset, with_labels
 from onelabel.bench.plan import Planned, expected
 from onelabel.bench.results import Row
 from onelabel.bench.store import Store, open_store
+from onelabel.data import verify_splits
 from onelabel.system import say
+from onelabel.training.readable import leave_out_unreadable
 
 Trainer = Callable[..., Any]
 
@@ -87,7 +89,11 @@ def run(
     known = {row.run_id: row for row in store.find().rows}
     todo = [p for p in wanted.values() if (row := known.get(p.run_id)) is None or (retry and not row.done)]
     tally.skipped = len(wanted) - len(todo)
-    context = _Context(splits, dict(feeds or {}), fabric, model, trainers or {}, dict(settings or {}))
+    if todo and not feeds:  # a run's scores are compared with the labels of these splits, row by row
+        splits = verify_splits(splits)
+    feeds = dict(feeds or {})
+    splits = leave_out_unreadable(splits, feeds, fabric)
+    context = _Context(splits, feeds, fabric, model, trainers or {}, dict(settings or {}))
     own = set(context.trainers) if probes and probing.possible(splits) else {p.method for p in todo}
     together, alone = probing.group([p for p in todo if p.method not in own])
     alone += [p for p in todo if p.method in own]
@@ -169,7 +175,7 @@ class _Context:
             rows = subset(len(part), planned.fraction, planned.seed)
             part, labels = part.take(rows), labels.take(rows)
         part = with_labels(part, labels)
-        made = type(splits)(splits.name, part, splits.validation, splits.test, splits.notes)
+        made = dataclasses.replace(splits, train=part)
         if not self.feeds:
             return made, None
         return made, {**self.feeds, "train": _relabelled(self.feeds["train"], part, rows)}
@@ -179,7 +185,9 @@ def _relabelled(feed: Any, part: Any, rows: Any) -> Any:
     """A feed of the same pictures with other labels, or of some of them."""
     if rows is not None:
         inputs = None if feed.inputs is None else feed.inputs[torch.as_tensor(rows, device=feed.inputs.device)]
-        return type(feed)(part, feed.device, size=0 if inputs is not None else feed.pictures.size, inputs=inputs)
+        some = type(feed)(part, feed.device, size=0 if inputs is not None else feed.pictures.size, inputs=inputs)
+        some.checked = feed.checked
+        return some
     made = copy.copy(feed)
     made.part, made.observed = part, part.observed.on(feed.device)
     return made

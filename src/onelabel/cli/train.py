@@ -77,7 +77,7 @@ def train(
     Examples: onelabel train voc2012 --method gr --weights resnet50.safetensors; onelabel train photos/ --mode linear;
     onelabel train runs/mine --labels recovered.review.db
     """
-    from onelabel.data import load_dataset
+    from onelabel.data import load_dataset, verify_splits
     from onelabel.probes.finetune import config_before, train_chosen
     from onelabel.training import again
     from onelabel.training import train as work
@@ -98,11 +98,14 @@ def train(
         loader.setdefault("size", settings["size"])
     origin = again.Origin.load(data) if repeated else again.Origin(data, root, loader)
     splits = load_dataset(origin.source, root=origin.root, **origin.options)
+    loaded = splits.report.lost
+    auto = settings.get("method") == "auto"
+    if auto or labels is not None:  # recovered labels have no rows of pictures that cannot be read, probes want none
+        splits = verify_splits(splits)
     if labels is not None:
         from onelabel.review.apply import relabelled
 
         splits = relabelled(splits, labels)
-    auto = settings.get("method") == "auto"
     config = config_before(splits, settings) if auto else make_config(None, None, settings, splits)
     name = f"{splits.name}-{'auto' if auto else config.method}-{config.mode}"
     folder = out or (again.next_folder(data) if repeated else Path("runs") / name.replace("/", "-"))
@@ -110,7 +113,7 @@ def train(
         run, _ = train_chosen(splits, out=folder, resume=resume, **settings)
     else:
         run = work(splits, out=folder, resume=resume, **settings)
-    origin.save(folder)
+    origin.save(folder, whole=splits.report.lost == loaded)
     parts = [part for part in ("validation", "test") if f"{part}_mAP" in run.result]
     phase = f" ({run.result['best_phase']})" if "best_phase" in run.result else ""
     told = [

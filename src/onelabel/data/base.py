@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, TypeVar, cast
@@ -103,13 +105,17 @@ S = TypeVar("S", Dataset, FeatureDataset)
 
 @dataclass(frozen=True)
 class Splits(Generic[S]):
-    """A dataset's parts. `notes` say in words how they were made; `report` is shared by all of them."""
+    """A dataset's parts. `notes` say in words how they were made; `report` is shared by all of them.
+
+    `origin` is what `load_dataset` was given, for messages: empty where that was no text.
+    """
 
     name: str
     train: S
     validation: S | None = None
     test: S | None = None
     notes: tuple[str, ...] = ()
+    origin: str = ""
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -124,6 +130,16 @@ class Splits(Generic[S]):
         """The parts that exist, by name."""
         named = {"train": self.train, "validation": self.validation, "test": self.test}
         return {name: part for name, part in named.items() if part is not None}
+
+    @property
+    def left_out(self) -> str:
+        """One line about what could not be used, and how to see all of it; empty where everything could."""
+        fatal = [problem for problem in self.report if problem.fatal]
+        if not fatal:
+            return ""
+        kinds = ", ".join(f"{n:,} {kind}" for kind, n in sorted(Counter(p.kind for p in fatal).items()))
+        check = f"onelabel data check {shlex.quote(self.origin)}" if self.origin else "onelabel data check"
+        return f"{self.name}: {len(fatal):,} left out ({kinds}), such as {fatal[0].name}; `{check}` lists them"
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from onelabel.labels import Labels
 
 from .base import Draw, Matrix, Splits
 from .report import DataError, Report
+from .verify import verify_splits
 
 
 @dataclass(frozen=True)
@@ -29,14 +30,14 @@ class Loader:
     def __call__(self, *args: Any, **options: Any) -> Splits[Any]:
         function = getattr(import_module(f"onelabel.data.{self.module}"), self.function)
         known = inspect.signature(function).parameters
-        if options.get("verify") == "none" and "verify" not in known:  # there is no picture file to look at
-            del options["verify"]
+        # a loader that looks at no pictures has them looked at afterwards: any data can be asked for without bad ones
+        verify: Any = options.pop("verify", "none") if "verify" not in known else "none"
         unknown = sorted(set(options) - set(known))
         if unknown:
             usable = sorted(set(known) - {"root", "path", "draw", "report"})
             raise TypeError(f"{self.name}: no option {unknown[0]!r}; it takes {', '.join(usable) or 'none'}")
         result: Splits[Any] = function(*args, **options)
-        return result
+        return result if verify == "none" else verify_splits(result, verify=verify)
 
 
 DATASETS: dict[str, Loader] = {
@@ -98,16 +99,15 @@ def load_dataset(
         return HUGGING_FACE(name_or_path, **shared, **options)
     text = str(name_or_path)
     if isinstance(name_or_path, str) and text in DATASETS:
-        loader = DATASETS[text]
-        if not loader.needs_root:
-            return loader(**shared, **options)
-        return loader(root if root is not None else default_root(), **shared, **options)
-    if text.startswith("hf:"):
-        return HUGGING_FACE(text[3:], **shared, **options)
-    loader = _loader_of(text, kind)
-    if loader is TABLE and root is not None:
-        options["root"] = root
-    return loader(text, **shared, **options)
+        loader, where = DATASETS[text], [root if root is not None else default_root()]
+        where = where if loader.needs_root else []
+    elif text.startswith("hf:"):
+        loader, where = HUGGING_FACE, [text[3:]]
+    else:
+        loader, where = _loader_of(text, kind), [text]
+        if loader is TABLE and root is not None:
+            options["root"] = root
+    return replace(loader(*where, **shared, **options), origin=text)
 
 
 def default_root() -> Path:

@@ -63,6 +63,24 @@ class Pictures:
         usable[list(self._failed)] = False
         return usable.nonzero().squeeze(1)
 
+    @property
+    def failed(self) -> dict[int, Problem]:
+        """The rows that could not be read, and why."""
+        return dict(self._failed)
+
+    def keep(self, rows: Tensor) -> None:
+        """Only these rows (int64, ascending) from now on, numbered anew; moved in place, for two copies may not fit."""
+        if isinstance(self.squares, Stream):
+            self.squares = self.squares.take(rows.cpu().numpy())
+        else:
+            chunk = in_chunks(len(rows), self.size)
+            for start in range(0, len(rows), chunk):
+                taken = rows[start : start + chunk].to(self.squares.device)
+                self.squares[start : start + len(taken)] = self.squares.index_select(0, taken)
+            self.squares = self.squares[: len(rows)]
+        place = {int(row): number for number, row in enumerate(rows)}
+        self._failed = {place[row]: problem for row, problem in self._failed.items() if row in place}
+
     def batch(self, index: Tensor) -> Tensor:
         """The pictures of `index` on the device: uint8 B×3×S×S, channels last.
 

@@ -88,6 +88,11 @@ class Stream:
     def __len__(self) -> int:
         return len(self.data)
 
+    def take(self, rows: NDArray[np.int64]) -> Stream:
+        """The same of these rows, in this order."""
+        data = self.data
+        return Stream(data.source.take(rows), data.size, **data.options, workers=self.workers, ahead=self.ahead)
+
     def read(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.uint8], list[tuple[int, Problem]]]:
         """Decode here and now."""
         _, images, failed = self.data.__getitems__(rows.tolist())

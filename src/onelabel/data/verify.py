@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
@@ -14,16 +15,16 @@ from onelabel.system import progress
 from .base import Dataset, Splits
 from .images import ImageError
 from .pool import process_map
-from .report import Problem, Report
-from .sources import ImageSource
+from .report import DataError, Problem, Report
+from .sources import ArraySource, ImageSource
 
 Verify = Literal["none", "header", "decode"]
 _CHUNK = 256
 
 
-def _look(source: ImageSource, decode: bool, rows: range) -> list[tuple[int, Problem]]:
+def _look(decode: bool, source: ImageSource) -> list[tuple[int, Problem]]:
     found = []
-    for row in rows:
+    for row in range(len(source)):
         name = source.paths[row]
         try:
             info = source.inspect(row, decode=decode)
@@ -42,15 +43,16 @@ def readable(
     if verify not in ("none", "header", "decode"):
         raise ValueError(f"verify: {verify!r}, expected 'none', 'header' or 'decode'")
     usable = np.ones(len(source), bool)
-    if verify == "none":
+    if verify == "none" or isinstance(source, ArraySource):  # arrays are there already
         return usable
     chunks = [range(start, min(start + _CHUNK, len(source))) for start in range(0, len(source), _CHUNK)]
     count = 1 if len(chunks) < 8 and verify == "header" else workers
     with progress("looking at pictures", len(source)) as advance:
-        looked = process_map(partial(_look, source, verify == "decode"), chunks, workers=count)
+        each = (source.take(rows) for rows in chunks)  # a chunk's names go to its process, not everybody's
+        looked = process_map(partial(_look, verify == "decode"), each, workers=count)
         for rows, found in zip(chunks, looked, strict=True):
             for row, problem in found:
-                usable[row] &= not problem.fatal
+                usable[rows[row]] &= not problem.fatal
                 report.add(problem.kind, problem.name, problem.detail)
             advance(len(rows))
     return usable
@@ -63,4 +65,12 @@ def verify_splits(splits: Splits[Any], *, verify: Verify = "decode", workers: in
         if isinstance(part, Dataset):
             usable = readable(part.source, part.report, verify=verify, workers=workers)
             parts[name] = part if usable.all() else part.take(np.flatnonzero(usable))
-    return replace(splits, **parts)
+    return with_parts(splits, parts)
+
+
+def with_parts(splits: Splits[Any], parts: Mapping[str, Any]) -> Splits[Any]:
+    """`splits` with parts that lost rows: one without any leaves, and training rows there must be."""
+    if not len(parts["train"]):
+        raise DataError(f"{splits.name}: no usable training rows; {splits.report.text(names=2)}".replace("\n", "; "))
+    left: dict[str, Any] = {name: part if part is None or len(part) else None for name, part in parts.items()}
+    return replace(splits, **left)

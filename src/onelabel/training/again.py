@@ -20,14 +20,20 @@ class Origin:
     root: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
 
-    def save(self, run: Path) -> None:
-        """Write it into a run folder; a source on disk is kept as an absolute path."""
+    def save(self, run: Path, *, whole: bool = True) -> None:
+        """Write it into a run folder; a source on disk is kept as an absolute path.
+
+        `whole`: the run had every row that was loaded. Where it left out pictures that could not be read, whoever loads
+        the data again must look at them too, so that rows and scores belong together.
+        """
         path = Path(self.source).expanduser()
-        whole = asdict(self) | ({"source": str(path.resolve())} if path.exists() else {})
+        found = asdict(self) | ({"source": str(path.resolve())} if path.exists() else {})
         if self.root is not None:
-            whole["root"] = str(Path(self.root).expanduser().resolve())
+            found["root"] = str(Path(self.root).expanduser().resolve())
+        if not whole:
+            found["options"] = {**self.options, "verify": "decode"}
         run.mkdir(parents=True, exist_ok=True)
-        write_json(run / FILE, {"schema_version": SCHEMA, **whole})
+        write_json(run / FILE, {"schema_version": SCHEMA, **found})
 
     @classmethod
     def load(cls, run: str | Path) -> Origin:

@@ -13,6 +13,7 @@ from onelabel.training.config import TrainConfig
 from onelabel.training.evaluate import mean_ap, score, truth
 from onelabel.training.feeds import Feed
 from onelabel.training.machine import make_fabric
+from onelabel.training.readable import leave_out_unreadable
 from onelabel.training.run import Run
 from onelabel.training.step import Network
 
@@ -40,6 +41,8 @@ def evaluate(
         raise ValueError(f"{chosen.name}: its {chosen.num_classes} class names are not those the run was trained on")
     fabric = make_fabric(TrainConfig(device=device, precision=run.config.precision))
     feed = Feed(chosen, fabric.device, size=run.config.size)
+    origin = data.origin if isinstance(data, Splits) else str(data) if isinstance(data, (str, Path)) else ""
+    chosen = leave_out_unreadable(Splits(chosen.name, chosen, origin=origin), {"train": feed}, fabric).train
     network = Network(run.classifier.to(fabric.device))
     scores: Tensor = score(network, feed, fabric, batch_size=batch_size, flip=flip)
     true, known = truth(feed)

@@ -131,6 +131,10 @@ class Checkpoints:
             return
         (tensors, numbers), self.loaded = self.loaded, None
         assert self.root is not None
+        rows, now = numbers.get("rows", session.train.rows), session.train.rows
+        if rows != now:
+            told = f"was begun with {rows} training rows and there are {now} now; put the data back, or begin a new run"
+            raise TrainingError(f"{self.root.parent}: {told}")
         with self._reading(self.root):
             _restore(session, tensors, numbers)
 
@@ -159,6 +163,7 @@ class Checkpoints:
         tensors |= {f"rng/{k}": v for k, v in generators.items()}
         write_tensors(place / "state.safetensors", tensors)
         numbers = {"schema_version": SCHEMA, "position": position.numbers(), "rng": rng, "optimizers": plain}
+        numbers["rows"] = session.train.rows
         write_json(place / "state.json", numbers)
         for track, best in position.bests.items():
             if best.epoch >= 0:
