@@ -40,6 +40,8 @@ WORDS = {
     "gr": "GR",
     "em": "EM",
 }
+#: Runs that both must have for a test: with two it has one degree of freedom and says nothing.
+PAIRS = 3
 #: Sweep, the methods shown of it, and what its axis says.
 PANELS = (
     (("roll-call.alpha", "em.alpha"), ("roll-call", "em"), "α, weight of the pull to ½ (EM: of the entropy)"),
@@ -57,11 +59,15 @@ def runs_of(rows: Sequence[Any], method: str, draws: Sequence[str], mode: str = 
 def compared(ours: Cell, theirs: Sequence[Cell], field: str) -> list[str]:
     """Means ± std, and what ours is ahead by with the p of a paired t-test (Holm's over the row)."""
     mine = ours.values(field)
-    adjusted = holm([paired_p(mine, each.values(field)) for each in theirs])
+    shared = [len(mine.keys() & each.values(field).keys()) for each in theirs]
+    tested = [
+        paired_p(mine, each.values(field)) if n >= PAIRS else None for each, n in zip(theirs, shared, strict=True)
+    ]
     cells = [ours.text(field)]
-    for each, p in zip(theirs, adjusted, strict=True):
+    for each, n, p in zip(theirs, shared, holm(tested), strict=True):
         gap = statistics.fmean(mine.values()) - statistics.fmean(each.values(field).values())
-        text = "one seed" if p is None else f"p {'' if p < 0.001 else '= '}{p_text(p)}"
+        few = "one seed" if n == 1 else f"{n} seeds"
+        text = few if p is None else f"p {'' if p < 0.001 else '= '}{p_text(p)}"
         cells.append(f"{each.text(field)} ({gap:+.2f}, {text})")
     return cells
 
@@ -115,7 +121,9 @@ def everyone(rows: Sequence[Any]) -> str:
         head.append(f"**{ours.text(field)}**")
         theirs = {name: runs_of(rows, name, draws, mode) for name in names}
         theirs = {name: cell for name, cell in theirs.items() if cell.values(field)}
-        adjusted = dict(zip(theirs, holm([paired_p(mine, c.values(field)) for c in theirs.values()]), strict=True))
+        pairs = {name: cell.values(field) for name, cell in theirs.items()}
+        tests = [paired_p(mine, v) if len(mine.keys() & v.keys()) >= PAIRS else None for v in pairs.values()]
+        adjusted = dict(zip(theirs, holm(tests), strict=True))
         for name in names:
             if name not in theirs:
                 told[name].append("—")
