@@ -119,5 +119,9 @@ def test_learnt_from_single_positives(run: Path, tmp_path: Path) -> None:
     assert all_of is not None
     assert all_of.rows == 3000
     assert calibration_error(all_of.calibration.raw(np.log(new / (1 - new))).numpy(), y[8000:]) < 0.015
+    (copy / FILE).unlink()
+    for scores, true in ((held, np.zeros_like(y[keep])), (np.full_like(held, np.nan), y[keep])):
+        assert calibrate_run(stub, scores, labels, true=true) is None
+    assert not (copy / FILE).exists()
     _carry(Inputs(None, labels, None, "", run=stub), told, lines.append)
     assert "uncalibrated" in lines[-1]

@@ -61,8 +61,10 @@ class Carried:
 
 
 def usable_rows(labels: Labels, true: Any = None) -> int:
-    """Rows from which a calibration can be learnt."""
-    return len(true) if true is not None else int((labels.positives_per_row() == 1).sum())
+    """Rows from which a calibration can be learnt; none where nothing is known to be there."""
+    if true is not None:
+        return len(true) if np.any(true) else 0
+    return int((labels.positives_per_row() == 1).sum())
 
 
 def calibrate_run(
@@ -75,12 +77,12 @@ def calibrate_run(
         k: mean positives per row; what true labels say goes before.
 
     Returns:
-        None where the rows are too few, and nothing was written.
+        None where the rows are too few or a score is not a number, and nothing was written.
     """
     rows = usable_rows(labels, true)
-    if run.path is None or rows < LEAST:
-        return None
     logits = to_logits(torch.as_tensor(probabilities))
+    if run.path is None or rows < LEAST or not logits.isfinite().all():
+        return None
     if true is not None:
         fitted = fit_calibration(known_sample(logits, true), doubt="both")
     else:
