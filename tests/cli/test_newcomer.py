@@ -64,7 +64,8 @@ def test_recover_says_what_it_leaves_out_and_includes_it_when_asked(call: Call, 
     told = recover(call, tmp_path / "b.parquet", "-o", "validation=0")
     assert "left out" not in told
     assert RecoveredFile.open(tmp_path / "b.parquet").rows == ROWS
-    assert "8 validation pictures with a score and one label or all, a calibration needs 100" in told  # they are still found
+    # they are still found
+    assert "8 validation pictures with a score and one label or all, a calibration needs 100" in told
 
 
 def test_recover_says_why_predict_stays_uncalibrated_and_what_to_do(call: Call, tmp_path: Path) -> None:
