@@ -38,6 +38,59 @@ def train_once(out: str | None, method: str, settings: dict[str, Any]) -> Any:
 
 def train_as_rank(rank: int, world: int, port: int, out: str, method: str, settings: dict[str, Any]) -> None:
     """The same as one of several processes, as torchrun would start it."""
+    _be_rank(rank, world, port)
+    train_once(out, method, settings)
+    torch.distributed.destroy_process_group()
+
+
+def train_folder(data: str, out: str, placement: str) -> Any:
+    """One training on a folder of pictures, kept or streamed as asked."""
+    import onelabel.data.pictures as pictures
+    from onelabel.training import train
+
+    torch.set_num_threads(1)
+    os.environ["ONELABEL_QUIET"] = "1"
+    pictures.choose_placement = lambda *_, **__: (placement, "as the test asks")  # type: ignore[assignment]
+    settings: dict[str, Any] = {
+        **SMALL,
+        "backbone": "small-cnn-group",
+        "mode": "finetune",
+        "epochs": 2,
+        "select": "last",
+    }
+    return train(data, method="em", out=out, **settings)
+
+
+def train_folder_as_rank(rank: int, world: int, port: int, data: str, out: str, placement: str, bad: str) -> None:
+    """The same as one of several processes, the last of which cannot read the picture `bad`."""
+    from onelabel.data import FileSource
+
+    _be_rank(rank, world, port)
+    if rank == world - 1:
+        square, inspect = FileSource.square, FileSource.inspect
+
+        def no_square(self: FileSource, row: int, *given: Any, **named: Any) -> Any:
+            _refuse(self, row, bad)
+            return square(self, row, *given, **named)
+
+        def no_inspect(self: FileSource, row: int, *, decode: bool = False) -> Any:
+            if decode:
+                _refuse(self, row, bad)
+            return inspect(self, row, decode=decode)
+
+        FileSource.square, FileSource.inspect = no_square, no_inspect  # type: ignore[method-assign]
+    train_folder(data, out, placement)
+    torch.distributed.destroy_process_group()
+
+
+def _refuse(source: Any, row: int, bad: str) -> None:
+    from onelabel.data.images import ImageError
+
+    if source.paths[row] == bad:
+        raise ImageError("truncated", bad)
+
+
+def _be_rank(rank: int, world: int, port: int) -> None:
     os.environ |= {
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
@@ -48,5 +101,3 @@ def train_as_rank(rank: int, world: int, port: int, out: str, method: str, setti
         "MASTER_PORT": str(port),
         "TORCHELASTIC_RUN_ID": "test",
     }
-    train_once(out, method, settings)
-    torch.distributed.destroy_process_group()
