@@ -132,3 +132,75 @@ def test_precision_is_a_share_or_f1(call: Call, tmp_path: Path) -> None:
     recover(call, tmp_path / "b.parquet", "--precision", "f1")
     rules = [json.loads((tmp_path / name).read_text())["rule"] for name in ("a.json", "b.json")]
     assert rules == ["expected precision of at least 0.9", "best expected F1"]
+
+
+@pytest.fixture
+def damaged(home: Path, tmp_path: Path) -> Path:
+    """The 40 pictures, five of them cut short and one empty."""
+    import shutil
+
+    photos = tmp_path / "photos"
+    shutil.copytree(home / "photos", photos)
+    for name in ("dark/00", "dark/02", "dark/10", "light/01", "light/03"):
+        whole = (photos / f"{name}.png").read_bytes()
+        (photos / f"{name}.png").write_bytes(whole[: len(whole) // 2])
+    (photos / "light" / "05.png").write_bytes(b"")
+    return photos
+
+
+@pytest.mark.parametrize("words", [["--method", "em"], ["--method", "auto"]])
+def test_train_leaves_unreadable_pictures_out_and_says_so(
+    call: Call, damaged: Path, tmp_path: Path, words: list[str]
+) -> None:
+    out = tmp_path / "run"
+    code, _, errors = call(
+        "train", str(damaged), *SMALL, *words, "--mode", "linear", "--weights", "random", "--epochs", "1",
+        "--set", "save_scores=true", "--out", str(out),
+    )  # fmt: skip
+    assert code == 0, errors
+    told = [line for line in errors.splitlines() if "left out" in line]
+    assert len(told) == 1
+    assert "6 left out (1 empty-file, 5 truncated)" in told[0]
+    assert f"`onelabel data check {damaged}` lists them" in told[0]
+    assert call("data", "check", str(damaged))[0] == 1
+    scores = {part: np.load(out / f"scores-{part}.npy") for part in ("train", "validation")}
+    assert sum(map(len, scores.values())) == ROWS - 6
+    # who loads the run's data again has the same rows
+    target = tmp_path / "again.npy"
+    code, shown, errors = call("eval", str(out), "--part", "validation", "--device", "cpu", "--scores", str(target))
+    assert code == 0, errors
+    assert f"mAP of {len(scores['validation'])} rows" in shown
+    np.testing.assert_allclose(np.load(target), scores["validation"], atol=1e-5)
+
+
+def test_recovered_labels_of_damaged_data_can_be_trained_on(call: Call, damaged: Path, tmp_path: Path) -> None:
+    """Recovery leaves unreadable pictures out; the labels it writes have to fit what is trained on."""
+    labels, recovered = tmp_path / "l.npz", tmp_path / "r.parquet"
+    code, _, errors = call(
+        "recover", str(damaged), *SMALL, "--weights", "random", "--folds", "2", "--out", str(recovered),
+        "--labels", str(labels),
+    )  # fmt: skip
+    assert code == 0, errors
+    assert len(Labels.load(labels)) == ROWS - 6
+    code, _, errors = call(
+        "train", str(damaged), *SMALL, "--weights", "random", "--epochs", "1", "--method", "em", "-o", "validation=0",
+        "--labels", str(labels), "--out", str(tmp_path / "run"),
+    )  # fmt: skip
+    assert code == 0, errors
+
+
+def test_a_single_class_is_an_error_to_train_and_a_warning_to_check(call: Call, home: Path, tmp_path: Path) -> None:
+    import shutil
+
+    shutil.copytree(home / "photos" / "dark", tmp_path / "one" / "cat")
+    code, _, errors = call("train", str(tmp_path / "one"), *SMALL, "--out", str(tmp_path / "run"))
+    assert code == 2
+    assert errors.count("\n") == 1
+    assert "only the class 'cat' was found" in errors
+    assert "a folder per class is needed" in errors
+    assert not (tmp_path / "run").exists()
+    code, shown, _ = call("data", "check", str(tmp_path / "one"))
+    assert code == 0
+    assert "warning: one: only the class 'cat' was found" in shown
+    assert "only the class 'cat'" in json.loads(call("data", "check", str(tmp_path / "one"), "--json")[1])["warning"]
+    assert "warning" not in call("data", "check", "photos")[1]

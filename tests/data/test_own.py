@@ -365,3 +365,29 @@ def test_matrices_that_cannot_work(tmp_path: Path) -> None:
     (tmp_path / "e.npy").write_bytes(b"")
     with pytest.raises(DataError, match="labels"):
         load_dataset(tmp_path / "e.npy")
+
+
+def test_an_empty_folder_names_the_remedy_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError) as told:
+        load_dataset(tmp_path / "empty")
+    assert str(told.value) == (
+        "empty: no pictures found; give a folder with a folder of pictures per class, or a table"
+    )  # and not "no problems"
+    (tmp_path / "empty" / "notes.txt").write_text("nothing")
+    with pytest.raises(DataError, match=r"no pictures found; 1 no-class .*notes\.txt; give a folder with a folder"):
+        load_dataset(tmp_path / "empty")
+
+
+def test_a_single_class_that_every_row_has(tmp_path: Path, picture: Callable[..., bytes]) -> None:
+    from onelabel.data.own import only_class
+
+    (tmp_path / "one" / "cat").mkdir(parents=True)
+    for number in range(4):
+        (tmp_path / "one" / "cat" / f"{number}.jpg").write_bytes(picture(number))
+    told = only_class(load_dataset(tmp_path / "one"))
+    assert told == "one: only the class 'cat' was found, and every row has it; a folder per class is needed"
+    table = tmp_path / "one" / "rows.csv"
+    table.write_text("path,label\ncat/0.jpg,cat\ncat/1.jpg,\ncat/2.jpg,cat\n")
+    assert load_dataset(table, validation=0).class_names == ("cat",)
+    assert only_class(load_dataset(table, validation=0)) == ""  # rows without it are something to learn

@@ -71,6 +71,7 @@ def check(
     from onelabel.data import default_root, load_dataset
     from onelabel.data.catalogue import BENCHMARKS
     from onelabel.data.check import check as compare
+    from onelabel.data.own import only_class
     from onelabel.data.verify import verify_splits
 
     options = {**pairs(option, "--option"), "strict": strict}
@@ -88,6 +89,9 @@ def check(
         counts = ", ".join(f"{part} {len(rows):,}" for part, rows in splits.parts.items())
         what = "rows" if hasattr(splits.train, "X") else "pictures"
         text = f"{counts} {what} can be used\n{problems.text(names)}"
+        if warning := only_class(splits):
+            found["warning"] = warning
+            text += f"\nwarning: {warning}"
     if as_json:
         emit({"data": name, "ok": ok, **found, **problems.to_dict()})
     else:

@@ -127,6 +127,15 @@ def observed_labels(records: Records, class_names: Sequence[str], report: Report
     )
 
 
+def only_class(splits: Splits[Any]) -> str:
+    """One line where there is a single class and every row has it, of which nothing can be learned; else empty."""
+    parts = splits.parts.values()
+    if len(splits.class_names) > 1 or not all((part.observed.positives_per_row() == 1).all() for part in parts):
+        return ""
+    name = splits.class_names[0]
+    return f"{splits.name}: only the class {name!r} was found, and every row has it; a folder per class is needed"
+
+
 def own_splits(
     name: str,
     source: ImageSource | NDArray[np.float32],
@@ -141,7 +150,10 @@ def own_splits(
 ) -> Splits[Any]:
     """Splits of own data. `complete` says that every label a row lacks is absent, which makes its labels clean."""
     if not len(records):
-        raise DataError(f"{name}: no pictures found; {report.text(names=3)}".replace("\n", "; "))
+        met = f"; {report.text(names=3)}".replace("\n", "; ") if len(report) else ""
+        raise DataError(
+            f"{name}: no pictures found{met}; give a folder with a folder of pictures per class, or a table"
+        )
     names = class_list(class_names, records)
     observed = observed_labels(records, names, report)
     usable = np.ones(len(records), bool)

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from onelabel.contract import Method, diagnose
-from onelabel.data import FeatureDataset, Splits
+from onelabel.data import DataError, FeatureDataset, Splits
+from onelabel.data.own import only_class
 from onelabel.methods import method as make_method
 from onelabel.methods import method_info
 from onelabel.models import Classifier, build_classifier, starting_weights
@@ -42,6 +43,8 @@ def make_config(
     splits: Splits[Any],
 ) -> TrainConfig:
     """One resolved config from a whole one, single settings and the method; features are for a head alone."""
+    if nothing := only_class(splits):
+        raise DataError(nothing)
     given = dict(settings)
     if isinstance(method, Method):
         plain = {k: v for k, v in method._hyper.items() if isinstance(v, (int, float, str, bool))}
