@@ -113,7 +113,7 @@ def test_two_runs_in_one_folder_are_refused(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(Step, "__call__", intrudes)
     train_once(str(tmp_path / "run"), "em", LINEAR)
     assert caught
-    with pytest.raises(TrainingError, match="already holds a run; resume it"):
+    with pytest.raises(TrainingError, match=r"already holds a run; go on with it by --resume \(resume=True\)"):
         train(scenes(), method="em", out=tmp_path / "run", **{**SMALL, **LINEAR})
 
 
@@ -206,3 +206,36 @@ def test_streamed_pictures_train_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pictures, "choose_placement", lambda *_, **__: ("stream", "a test"))
     again = train(data, method="role", hyper={"expected_positives": 2.0}, accumulate=1, **SMALL)
     assert again.history == whole.history
+
+
+def test_resuming_without_a_checkpoint_says_that_it_starts_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import shutil
+
+    monkeypatch.delenv("ONELABEL_QUIET", raising=False)
+    given: dict[str, Any] = {**SMALL, **LINEAR, "method": "em", "out": tmp_path / "run", "resume": True}
+    train(scenes(), **given)
+    train(scenes(), **given)
+    assert "no checkpoint" not in capsys.readouterr().err  # nothing was there, then a checkpoint
+    shutil.rmtree(tmp_path / "run" / "checkpoint")
+    train(scenes(), **given)
+    told = [line for line in capsys.readouterr().err.splitlines() if "checkpoint" in line]
+    assert len(told) == 1
+    assert f"{tmp_path / 'run'}: holds no checkpoint to resume from: training starts from the beginning" in told[0]
+
+
+def test_a_run_that_is_not_one_or_is_damaged_names_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(
+        FileNotFoundError, match=r"config\.toml is missing\); give the folder that `onelabel train` named"
+    ):
+        Run.load(tmp_path)
+    train_once(str(tmp_path / "run"), "em", LINEAR)
+    file = tmp_path / "run" / "weights-best.safetensors"
+    file.write_bytes(file.read_bytes()[:1000])
+    with pytest.raises(
+        ValueError, match=r"not the weights of a run \(.*\); train it again into another folder"
+    ) as told:
+        Run.load(tmp_path / "run")
+    assert "download" not in str(told.value)
+    assert "\n" not in str(told.value)

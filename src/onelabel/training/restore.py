@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from onelabel.methods import method
 from onelabel.models import Classifier, build_backbone, read_weights
-from onelabel.system import check_schema, reading
+from onelabel.system import check_schema, one_line, reading
 from onelabel.training.config import SCHEMA, TrainConfig
 
 
@@ -36,7 +36,11 @@ def weights_metadata(classifier: Classifier, config: TrainConfig, class_names: t
 
 def classifier_from(path: str | Path) -> tuple[Classifier, tuple[str, ...]]:
     """The classifier in a weights file of a run, in eval mode, and its class names."""
-    state, metadata = read_weights(path)
+    try:
+        state, metadata = read_weights(path)
+    except ValueError as error:  # its remedy is for weights from elsewhere
+        told = one_line(error.__cause__ or error)
+        raise ValueError(f"{path}: not the weights of a run ({told}); train it again into another folder") from error
     if "onelabel" not in metadata:
         raise ValueError(f"{path}: not the weights of a run (no 'onelabel' in its metadata)")
     with reading(path, "the weights of a run"):

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from onelabel.training.checkpoint import Position
     from onelabel.training.session import Session
 
+CHECKPOINT = "checkpoint/latest.json"
 #: Settings that may differ when a run is resumed: they change no number.
 FREE = {"devices", "nodes", "strategy", "compile", "compile_mode", "cuda_graph", "checkpoint_seconds", "device"}
 FREE |= {"checkpoint_steps", "log_seconds", "logger", "feature_cache", "eval_batch_size"}
@@ -65,7 +66,8 @@ class Run:
         """Read a run folder; the classifier has the best weights so far."""
         folder = Path(path)
         if not (folder / "config.toml").is_file():
-            raise FileNotFoundError(f"{folder}: no run there (config.toml is missing)")
+            told = "give the folder that `onelabel train` named in its last line"
+            raise FileNotFoundError(f"{folder}: no run there (config.toml is missing); {told}")
         if not (folder / "weights-best.safetensors").is_file():
             raise FileNotFoundError(f"{folder}: no weights yet; resume the run first")
         config = TrainConfig.load(folder / "config.toml")
@@ -117,7 +119,9 @@ class RunFolder:
             with explaining(folder.path):
                 folder.path.mkdir(parents=True, exist_ok=True)
                 folder._take()
-            begun = any((folder.path / name).exists() for name in ("checkpoint/latest.json", "result.json"))
+            if resume and (folder.path / "config.toml").is_file() and not (folder.path / CHECKPOINT).is_file():
+                say(f"{folder.path}: holds no checkpoint to resume from: training starts from the beginning")
+            begun = any((folder.path / name).exists() for name in (CHECKPOINT, "result.json"))
             if begun:
                 folder._agree(resume)
             with explaining(folder.path):
@@ -141,7 +145,8 @@ class RunFolder:
     def _agree(self, resume: bool) -> None:
         assert self.path is not None
         if not resume:
-            raise TrainingError(f"{self.path}: already holds a run; resume it, or choose another folder")
+            told = "already holds a run; go on with it by --resume (resume=True), or choose another folder"
+            raise TrainingError(f"{self.path}: {told}")
         before = dataclasses.asdict(TrainConfig.load(self.path / "config.toml").resolved())
         now = dataclasses.asdict(self.config)
         changed = [f"{k} {before[k]!r}→{now[k]!r}" for k in now if before[k] != now[k] and k not in FREE]
