@@ -318,8 +318,21 @@ def test_addresses_that_cannot_work(server: Server, tmp_path: Path) -> None:
     url = server.url
     server.shutdown()
     server.server_close()
-    with pytest.raises(DataError, match="run it again to go on"):
+    with pytest.raises(DataError, match=r"no byte came: is there a network\? run it again to go on"):
         download(url, tmp_path / "f", retries=1, wait=0)
+
+
+def test_without_a_network_one_line_says_that_it_is_tried_again(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("ONELABEL_QUIET")
+    server.shutdown()
+    server.server_close()
+    with pytest.raises(DataError):
+        download(server.url, tmp_path / "f", retries=4, wait=0)
+    told = capsys.readouterr().err
+    assert told.count("trying again") == told.count("\n") == 1
+    assert "0 bytes" not in told
 
 
 def test_a_benchmark_is_downloaded_and_extracted_once(

@@ -62,8 +62,10 @@ def download(
         after = part.stat().st_size if part.exists() else 0
         failures = 0 if after > before else failures + 1
         if failures > retries:
-            raise DataError(f"{url}: {problem}; {after:,} bytes are kept in {part.name}, run it again to go on")
-        say(f"{goal.name}: {problem}; going on from {after:,} bytes")
+            kept = f"{after:,} bytes are kept in {part.name}" if after else "no byte came: is there a network?"
+            raise DataError(f"{url}: {problem}; {kept}{',' * bool(after)} run it again to go on")
+        if after > before or failures == 1:  # once, not at every try
+            say(f"{goal.name}: {problem}; {f'going on from {after:,} bytes' if after else 'trying again'}")
         time.sleep(min(wait * 2**failures, 30))
     if not _matches(part, md5, sha256):
         part.unlink()
