@@ -15,11 +15,11 @@ from onelabel.bench.plan import Planned, cost, make_plan
 from onelabel.bench.protocols import protocol
 from onelabel.bench.recipe import differing, recipe
 from onelabel.bench.results import Row
-from onelabel.bench.runner import Tally, run
+from onelabel.bench.runner import Tally, check_parts, run
 from onelabel.bench.store import look
 from onelabel.bench.sweeps import find_sweep, settings_of, sweep
 from onelabel.contract import list_methods
-from onelabel.data import FeatureDataset
+from onelabel.data import FeatureDataset, Splits
 from onelabel.training.config import TrainConfig
 
 
@@ -74,12 +74,18 @@ def _planned(plan: Sequence[Planned]) -> list[str]:
     return lines
 
 
+def load(source: str, *, root: str | None = None, loader: Mapping[str, Any] | None = None) -> Splits[Any]:
+    """The data of a benchmark, whose validation and test rows must have their true labels."""
+    splits = datasets.load(source, root=root, **(loader or {}))
+    check_parts(splits)
+    return splits
+
+
 def work(
-    source: str,
+    splits: Splits[Any],
     plan: Sequence[Planned],
     *,
     out: str | Path,
-    root: str | None = None,
     backbone: str = "resnet50",
     weights: str | None = None,
     size: int = 448,
@@ -87,17 +93,17 @@ def work(
     seconds: float | None = None,
     retry: bool = False,
     told: Any = None,
-    loader: Mapping[str, Any] | None = None,
 ) -> Tally:
-    """Load the data and make the missing runs: linear ones on features as probes, the others on the pictures.
+    """Make the missing runs of a plan: linear ones on features as probes, the others on the pictures.
 
     `backbone` and `size` are those of the plan.
     """
-    splits = datasets.load(source, root=root, **(loader or {}))
     linear, other = [p for p in plan if p.mode == "linear"], [p for p in plan if p.mode != "linear"]
     pictures = not isinstance(splits.train, FeatureDataset)
     if other and not pictures:
-        raise ValueError(f"{source} holds features: mode {other[0].mode} needs the pictures; give the dataset itself")
+        raise ValueError(
+            f"{splits.name} holds features: mode {other[0].mode} needs the pictures; give the dataset itself"
+        )
     about: dict[str, Any] = {"device": device, "seconds": seconds, "retry": retry, "told": told, "out": out}
     about["weights"] = "given as features" if not pictures else Path(weights).name if weights else "pretrained"
     total = Tally()

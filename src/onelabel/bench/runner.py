@@ -78,9 +78,7 @@ def run(
         retry: make failed runs again. probes: train linear runs together where they can be.
         told: called with every new row.
     """
-    for part in ("validation", "test"):
-        if part not in splits.parts or splits.parts[part].true is None:
-            raise ValueError(f"{splits.name}: a benchmark needs a {part} part with its true labels, and there is none")
+    check_parts(splits)
     store, began, tally = open_store(out), time.monotonic(), Tally()
     wanted = {planned.run_id: planned for planned in plan}
     where = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -129,6 +127,13 @@ def run(
             if told is not None:
                 told(row)
     return tally
+
+
+def check_parts(splits: Any) -> None:
+    """Whether there are true labels to measure by."""
+    for part in ("validation", "test"):
+        if part not in splits.parts or splits.parts[part].true is None:
+            raise ValueError(f"{splits.name}: a benchmark needs a {part} part with its true labels, and there is none")
 
 
 def _with(row: Row, about: Mapping[str, Any]) -> Row:

@@ -125,15 +125,17 @@ def run(
         search_hyper="hyper" in wanted,
     )  # fmt: skip
     plan = picking.still_open(plan, store.look(near).rows) if near else plan
-    typer.echo(command.summary(plan, out, device))
     if dry:
+        typer.echo(command.summary(plan, out, device))
         return
     loader = pairs(option, "--option")
     if dataset == "digits-scenes":
         loader.setdefault("size", size)
+    splits = command.load(dataset, root=root, loader=loader)  # data that cannot be used are answered before the plan
+    typer.echo(command.summary(plan, out, device))
     done = command.work(
-        dataset, plan, out=out, root=root, backbone=backbone or "resnet50", weights=weights, size=size, device=device,
-        seconds=seconds, retry=retry, told=lambda row: typer.echo(command.line(row)), loader=loader,
+        splits, plan, out=out, backbone=backbone or "resnet50", weights=weights, size=size, device=device,
+        seconds=seconds, retry=retry, told=lambda row: typer.echo(command.line(row)),
     )  # fmt: skip
     typer.echo(str(done))
     if failed := command.failed(plan, out):
