@@ -204,3 +204,22 @@ def test_a_single_class_is_an_error_to_train_and_a_warning_to_check(call: Call, 
     assert "warning: one: only the class 'cat' was found" in shown
     assert "only the class 'cat'" in json.loads(call("data", "check", str(tmp_path / "one"), "--json")[1])["warning"]
     assert "warning" not in call("data", "check", "photos")[1]
+
+
+def test_an_unknown_method_names_the_command_that_lists_them(call: Call, tmp_path: Path) -> None:
+    code, _, errors = call("train", "photos", *SMALL, "--method", "zzqqy", "--out", str(tmp_path / "run"))
+    assert code == 2
+    assert "there is no method 'zzqqy'; `onelabel methods` lists them all" in errors
+
+
+def test_help_says_when_training_is_linearinit(call: Call) -> None:
+    assert "linearinit for roll-call unless weights are random, else finetune" in " ".join(
+        call("train", "--help")[1].split()
+    )
+
+
+def test_bench_refuses_own_data_before_it_prints_a_plan(call: Call, tmp_path: Path) -> None:
+    code, shown, errors = call("bench", "photos/", "--methods", "an", "--out", str(tmp_path / "results"))
+    assert code == 2
+    assert shown == ""
+    assert "a benchmark needs a validation part with its true labels" in errors

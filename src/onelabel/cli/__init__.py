@@ -152,7 +152,8 @@ def _told(error: Exception) -> tuple[str, int]:
     if type(error).__name__ == "Abort":
         return "aborted", 130
     if isinstance(error, (ValueError, TypeError, OSError, ImportError, RuntimeError, MemoryError)):
-        return f"error: {_first(str(error)) or type(error).__name__}", 2
+        told = _first(str(error)).replace("onelabel.list_methods() lists", "`onelabel methods` lists")
+        return f"error: {told or type(error).__name__}", 2
     told = f"{type(error).__name__}: {_first(str(error))}"
     return f"error: {told} (a defect of onelabel: please report it with the traceback that --debug shows)", 3
 

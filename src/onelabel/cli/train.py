@@ -40,7 +40,8 @@ def train(
     mode: Annotated[
         str | None,
         typer.Option(
-            help="linear, finetune or linearinit. [default: linearinit for roll-call, else finetune]",
+            help="linear, finetune or linearinit. [default: linearinit for roll-call unless weights are random, else "
+            "finetune]",
             autocompletion=offer("linear", "finetune", "linearinit"),
         ),
     ] = None,
