@@ -154,3 +154,23 @@ def test_a_search_is_planned_and_its_table_names_the_protocol(
     assert '"unknown_smoothing=0.3; 0.0001, 8 (best of 9)"' in call(capsys, *table, "--search", "hyper")[1]
     code, _, error = call(capsys, *table, "--protocol", "emm")
     assert (code, "did you mean 'em'" in error) == (2, True)
+
+
+def test_pictures_that_cannot_be_read_are_in_no_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Fine-tuned and linear runs count the rows that are left, and measure by their labels."""
+    from PIL import Image
+
+    rng, photos, out = np.random.default_rng(0), tmp_path / "photos", tmp_path / "results"
+    for part, number in ((part, n) for part in ("train", "val", "test") for n in range(12)):
+        file = photos / part / ("dark", "light")[number % 2] / f"{number:02d}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray((rng.integers(0, 128, (16, 16, 3)) + 127 * (number % 2)).astype(np.uint8)).save(file)
+        if number == 3:
+            file.write_bytes(file.read_bytes()[:400])
+    words = ["bench", photos, "--methods", "an", "--modes", "finetune,linear", "--seeds", 1, "--search", "none"]
+    words += ["--backbone", "small-cnn", "--weights", "random", "--size", 16, "--set", "epochs=1", "--device", "cpu"]
+    code, text, errors = call(capsys, *words, "-o", "complete=true", "--out", out)
+    assert code == 0, text + errors
+    rows = read(out)
+    assert sorted(row.mode for row in rows) == ["finetune", "linear"]
+    assert [row.rows for row in rows] == [{"train": 11, "validation": 11, "test": 11}] * 2
