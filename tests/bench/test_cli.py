@@ -156,8 +156,11 @@ def test_a_search_is_planned_and_its_table_names_the_protocol(
     assert (code, "did you mean 'em'" in error) == (2, True)
 
 
-def test_pictures_that_cannot_be_read_are_in_no_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pictures_that_cannot_be_read_are_in_no_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Fine-tuned and linear runs count the rows that are left, and measure by their labels."""
+    monkeypatch.setenv("ONELABEL_CACHE", str(tmp_path / "cache"))
     from PIL import Image
 
     rng, photos, out = np.random.default_rng(0), tmp_path / "photos", tmp_path / "results"
