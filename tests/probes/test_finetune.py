@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
+from PIL import Image
 
 from onelabel.data import load_dataset
 from onelabel.probes.finetune import config_before, train_chosen
@@ -50,3 +54,26 @@ def test_the_winning_probe_is_the_linear_phase() -> None:
         assert config_before(scenes(), {**SMALL, "method": "auto", "mode": given}).mode == wanted
     with pytest.raises(ValueError, match="hyper: method='auto' chooses it"):
         config_before(scenes(), {**SMALL, "method": "auto", "hyper": {"alpha": 0.1}})
+
+
+def test_what_cannot_be_read_is_no_probes_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    for number in range(24):
+        path = tmp_path / "photos" / "ab"[number % 2] / f"{number:02d}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (32, 32, 3), dtype=np.uint8)).save(path)
+        if number in (3, 8, 9, 17):
+            path.write_bytes(path.read_bytes()[:900])
+    seen: list[int] = []
+
+    def look(X: Any, observed: Any, *, validation: Any, **_: Any) -> None:
+        seen.extend(map(len, (X, observed, *validation)))
+        raise InterruptedError
+
+    monkeypatch.setattr("onelabel.probes.finetune.choose", look)
+    with pytest.raises(InterruptedError):
+        train_chosen(load_dataset(str(tmp_path / "photos")), mode="finetune", epochs=1, progress=False, **SMALL)
+    train, observed, validation, named = seen
+    assert train == observed
+    assert validation == named
+    assert train + validation == 20

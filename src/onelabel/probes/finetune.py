@@ -14,6 +14,7 @@ from onelabel.training.evaluate import features_of
 from onelabel.training.loop import train
 from onelabel.training.machine import make_fabric, seed_everything
 from onelabel.training.prepare import make_classifier, make_config, make_feeds
+from onelabel.training.readable import leave_out_unreadable
 from onelabel.training.run import Run
 from onelabel.training.teaching import student_lacks
 
@@ -58,6 +59,7 @@ def train_chosen(
     seed_everything(config.seed)
     classifier = make_classifier(config, splits, None, None).to(fabric.device)
     feeds = make_feeds(config, splits, fabric.device)
+    splits = leave_out_unreadable(splits, feeds, fabric)
     if config.mode != "linear" and config.student == "auto" and not student_lacks(config, feeds.get("validation")):
         settings["student"] = "on"  # it gains whatever the teacher (docs/roll-call.md)
     wanted = {name: feeds[name] for name in ("train", "validation") if name in feeds}
