@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,19 @@ def test_resuming_goes_on_with_what_was_chosen(tmp_path) -> None:  # type: ignor
     assert none is None
     assert again.config.method == choice.spec.method
     assert again.result["test_mAP"] == first.result["test_mAP"]
+
+
+def test_resuming_without_a_checkpoint_says_that_it_starts_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings: dict[str, Any] = {**SMALL, "mode": "finetune", "epochs": 1, "progress": False}
+    train_chosen(scenes(), out=tmp_path / "run", **settings)
+    shutil.rmtree(tmp_path / "run" / "checkpoint")
+    capsys.readouterr()
+    run, choice = train_chosen(scenes(), out=tmp_path / "run", resume=True, **settings)
+    assert choice is not None
+    assert run.config.method == choice.spec.method
+    assert "no checkpoint" in capsys.readouterr().err
 
 
 def test_a_method_cannot_be_given_as_well() -> None:

@@ -87,6 +87,7 @@ def train_chosen(
         method=choice.spec.method,
         hyper=dict(choice.spec.hyper),
         out=out,
+        resume=resume,
         model=classifier,
         head=(choice.weight, choice.bias) if config.mode != "linear" else None,
         feeds=feeds,
