@@ -8,33 +8,27 @@ Linear probes on VOC 2012's features (4,574 rows, one label each), calibrated as
 
 from __future__ import annotations
 
-import numpy as np
 import torch
-from _recovery_cases import VOC, voc
+from _recovery_cases import VOC
 
-from onelabel.labels import Labels
 from onelabel.losses.calibrate import fit_calibration
 from onelabel.losses.sample import draw_sample
 from onelabel.metrics import calibration_error
 from onelabel.probes import ProbeSpec, fit_probes
+from onelabel.probes.role_table import load_voc_features
 
 METHODS = ("roll-call", "em", "gr", "an-ls")
 
 
 def main() -> None:
-    X, true = voc()
-    with np.load(VOC / "features-resnet50-448.npz", allow_pickle=False) as file:
-        pictures = (file["test"].astype(np.float32) / 255) ** 2 * file["peak"].astype(np.float32)
-    with np.load(VOC / "labels.npz", allow_pickle=False) as file:
-        test, observed = file["test_true"], file["train_observed_uniform1200"]
-    order = np.random.RandomState(1200).permutation(len(true))
-    train, held = np.sort(order[:-1143]), np.sort(order[-1143:])
+    data = load_voc_features(VOC)
+    (X, _), (held, true), (pictures, test) = data.train, data.validation, data.test
     specs = [ProbeSpec(name, lr=1e-3, batch_size=128, epochs=12) for name in METHODS]
-    found = fit_probes(X[train], Labels.from_matrix(observed[train]), specs)
-    named, k = Labels.from_matrix(observed[held]), float(true[held].sum(1).mean())
+    found = fit_probes(X, data.observed, specs)
+    k = float(true.sum(1).mean())
     print(f"| | sigmoid | calibrated | calibrated, k = {k:.2f} held |\n| --- | --- | --- | --- |")
     for i, name in enumerate(METHODS):
-        scores, sample = found.scores(pictures, i), draw_sample(found.scores(X[held], i), named)
+        scores, sample = found.scores(pictures, i), draw_sample(found.scores(held, i), data.held)
         ways = [torch.sigmoid(scores), *(fit_calibration(sample, k=level).raw(scores) for level in (None, k))]
         errors = (float(calibration_error(p, test)) for p in ways)
         print(f"| {name} | " + " | ".join(f"{error:.3f}" for error in errors) + " |", flush=True)

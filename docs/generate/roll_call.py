@@ -56,16 +56,20 @@ def runs_of(rows: Sequence[Any], method: str, draws: Sequence[str], mode: str = 
     return Cell(tuple(row for cell in picked if cell is not None for row in cell.rows))
 
 
-def compared(ours: Cell, theirs: Sequence[Cell], field: str) -> list[str]:
-    """Means ± std, and what ours is ahead by with the p of a paired t-test (Holm's over the row)."""
+def ahead(ours: Cell, theirs: Sequence[Cell], field: str) -> list[tuple[float, int, float | None]]:
+    """Of each other: what ours is ahead by, the runs that both have, and the p of a paired t-test (Holm's over all)."""
     mine = ours.values(field)
-    shared = [len(mine.keys() & each.values(field).keys()) for each in theirs]
-    tested = [
-        paired_p(mine, each.values(field)) if n >= PAIRS else None for each, n in zip(theirs, shared, strict=True)
-    ]
+    values = [each.values(field) for each in theirs]
+    gaps = [statistics.fmean(mine.values()) - statistics.fmean(each.values()) for each in values]
+    shared = [len(mine.keys() & each.keys()) for each in values]
+    tested = [paired_p(mine, each) if n >= PAIRS else None for each, n in zip(values, shared, strict=True)]
+    return list(zip(gaps, shared, holm(tested), strict=True))
+
+
+def compared(ours: Cell, theirs: Sequence[Cell], field: str) -> list[str]:
+    """Means ± std, and what ours is ahead by with its p."""
     cells = [ours.text(field)]
-    for each, n, p in zip(theirs, shared, holm(tested), strict=True):
-        gap = statistics.fmean(mine.values()) - statistics.fmean(each.values(field).values())
+    for each, (gap, n, p) in zip(theirs, ahead(ours, theirs, field), strict=True):
         few = "one seed" if n == 1 else f"{n} seeds"
         text = few if p is None else f"p {'' if p < 0.001 else '= '}{p_text(p)}"
         cells.append(f"{each.text(field)} ({gap:+.2f}, {text})")
@@ -107,38 +111,31 @@ def finetuned(rows: Sequence[Any]) -> str:
 
 
 def everyone(rows: Sequence[Any]) -> str:
-    """Every method of the catalogue: what roll call is ahead by, and whether a paired t-test can tell (Holm's, 5%)."""
+    """Every method of the catalogue: what roll call is ahead by, and whether a test can tell (5%, Holm's by column)."""
     names = {row.label for row in rows if ":" not in row.label and row.dataset == "voc2012"} - {"roll-call"}
-    fields = list(FINETUNED)
-    columns = [(draws, "linear", "test_map") for draws in DRAWS.values()]
-    columns += [(UNIFORM[:1], "finetune", field) for field in fields]
-    told: dict[str, list[str]] = {name: [] for name in names}
-    order: dict[str, float] = {}
+    tuned = {name: runs_of(rows, name, UNIFORM[:1], "finetune") for name in names}
+    body = {name: [f"`{name}`"] for name in sorted(names, key=lambda n: -(tuned[n].mean("test_map") or 0.0))}
     head = ["`roll-call`"]
-    for draws, mode, field in columns:
-        ours = runs_of(rows, "roll-call", draws, "linearinit" if mode == "finetune" else mode)
-        mine = ours.values(field)
+
+    def column(ours: Cell, theirs: Mapping[str, Cell], field: str) -> None:
         head.append(f"**{ours.text(field)}**")
-        theirs = {name: runs_of(rows, name, draws, mode) for name in names}
-        theirs = {name: cell for name, cell in theirs.items() if cell.values(field)}
-        pairs = {name: cell.values(field) for name, cell in theirs.items()}
-        tests = [paired_p(mine, v) if len(mine.keys() & v.keys()) >= PAIRS else None for v in pairs.values()]
-        adjusted = dict(zip(theirs, holm(tests), strict=True))
-        for name in names:
-            if name not in theirs:
-                told[name].append("—")
+        run = {name: cell for name, cell in theirs.items() if cell.values(field)}
+        told = dict(zip(run, ahead(ours, list(run.values()), field), strict=True))
+        for name, line in body.items():
+            if name not in run:
+                line.append("—")
                 continue
-            cell, p = theirs[name], adjusted[name]
-            gap = statistics.fmean(mine.values()) - (cell.mean(field) or 0.0)
+            gap, _, p = told[name]
             star = "" if p is None or p > 0.05 else "*"
-            runs = "" if len(cell.rows) == len(ours.rows) else f", {len(cell.rows)} runs"
-            told[name].append(f"{cell.text(field)} ({gap:+.2f}{star}{runs})")
-            order.setdefault(name, 0.0)
-            if field == fields[0] and mode == "finetune":
-                order[name] = cell.mean(field) or 0.0
-    titles = ["test mAP", *(f"linear, {name}" for name in DRAWS), *(f"fine-tuned, {FINETUNED[f]}" for f in fields)]
-    body = [[f"`{name}`", *told[name]] for name in sorted(names, key=lambda n: -order.get(n, 0.0))]
-    return lined(titles, [head, *body])
+            runs = "" if len(run[name].rows) == len(ours.rows) else f", {len(run[name].rows)} runs"
+            line.append(f"{run[name].text(field)} ({gap:+.2f}{star}{runs})")
+
+    for draws in DRAWS.values():
+        column(runs_of(rows, "roll-call", draws), {name: runs_of(rows, name, draws) for name in names}, "test_map")
+    for field in FINETUNED:
+        column(runs_of(rows, "roll-call", UNIFORM[:1], "linearinit"), tuned, field)
+    titles = ["test mAP", *(f"linear, {name}" for name in DRAWS), *(f"fine-tuned, {t}" for t in FINETUNED.values())]
+    return lined(titles, [head, *body.values()])
 
 
 def pull(measured: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from PIL import Image
 from training_workers import SMALL, train_folder, train_folder_as_rank
 
 import onelabel.data.pictures
-from onelabel.data import DataError, load_dataset
+from onelabel.data import DataError, load_dataset, verify_splits
 from onelabel.training import Feed, Run, TrainingError, evaluate, train
 from onelabel.training.again import Origin
 
@@ -113,6 +113,25 @@ def test_features_of_the_linear_phase_are_those_of_the_rows_kept(photos: Path, t
     for part in ("train", "validation"):
         np.testing.assert_allclose(damaged.scores[part], clean.scores[part], atol=1e-6)
     assert sum(len(scores) for scores in damaged.scores.values()) == 20
+
+
+def test_streamed_pictures_that_were_decoded_are_not_looked_at_again(
+    photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    placed(monkeypatch, "stream")
+    settings: dict[str, Any] = {**SMALL, "epochs": 1, "mode": "finetune", "method": "em"}
+    looked: list[int] = []
+
+    def look(source: Any, *_: Any, **__: Any) -> Any:
+        looked.append(len(source))
+        return np.ones(len(source), bool)
+
+    monkeypatch.setattr("onelabel.training.readable.readable", look)
+    once = verify_splits(load_dataset(str(photos)))
+    train(verify_splits(once), **settings)
+    assert looked == []
+    train(load_dataset(str(photos)), **settings)
+    assert looked
 
 
 def test_a_part_that_nothing_is_left_of(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,13 +100,11 @@ def train(
     origin = again.Origin.load(data) if repeated else again.Origin(data, root, loader)
     splits = load_dataset(origin.source, root=origin.root, **origin.options)
     loaded = splits.report.lost
-    auto = settings.get("method") == "auto"
-    if auto or labels is not None:  # recovered labels have no rows of pictures that cannot be read, probes want none
-        splits = verify_splits(splits)
     if labels is not None:
         from onelabel.review.apply import relabelled
 
-        splits = relabelled(splits, labels)
+        splits = relabelled(verify_splits(splits), labels)  # which have no rows of pictures that cannot be read
+    auto = settings.get("method") == "auto"
     config = config_before(splits, settings) if auto else make_config(None, None, settings, splits)
     name = f"{splits.name}-{'auto' if auto else config.method}-{config.mode}"
     folder = out or (again.next_folder(data) if repeated else Path("runs") / name.replace("/", "-"))

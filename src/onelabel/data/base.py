@@ -52,6 +52,7 @@ class Dataset(_Rows):
         observed: +1 positive, 0 unknown, −1 negative.
         true: the clean labels, uint8 N×L, or None where nobody knows them.
         report: what went wrong while reading.
+        decoded: whether every picture has been read whole (`verify_splits`): nobody needs to look again.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Dataset(_Rows):
     observed: Labels
     true: Matrix | None = None
     report: Report = field(default_factory=Report, compare=False)
+    decoded: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         self._check(len(self.source), "pictures")

@@ -62,9 +62,10 @@ def verify_splits(splits: Splits[Any], *, verify: Verify = "decode", workers: in
     """The same splits without the pictures that cannot be read; they are named in the report."""
     parts: dict[str, Any] = {"train": splits.train, "validation": splits.validation, "test": splits.test}
     for name, part in parts.items():
-        if isinstance(part, Dataset):
+        if isinstance(part, Dataset) and not part.decoded:
             usable = readable(part.source, part.report, verify=verify, workers=workers)
-            parts[name] = part if usable.all() else part.take(np.flatnonzero(usable))
+            kept = part if usable.all() else part.take(np.flatnonzero(usable))
+            parts[name] = replace(kept, decoded=verify == "decode")
     return with_parts(splits, parts)
 
 

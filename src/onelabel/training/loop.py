@@ -224,8 +224,9 @@ def finish(session: Session, classifier: Classifier, feeds: Feeds, position: Pos
     run = folder.finish(classifier, weights, position.bests[track].method, last, result, position.history)
     if folder.writes and "validation" in feeds:
         held = feeds["validation"].part
-        if calibrate_run(run, run.scores["validation"], held.observed, true=held.true) is not None:
-            say(f"{CALIBRATION}: predict and export give calibrated probabilities, by {len(held):,} validation rows")
+        made = calibrate_run(run, run.scores["validation"], held.observed, true=held.true)
+        if made is not None:
+            say(f"{CALIBRATION}: predict and export give calibrated probabilities, by {made.rows:,} validation rows")
     return run
 
 

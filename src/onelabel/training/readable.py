@@ -19,9 +19,10 @@ from onelabel.training.machine import all_parts
 def leave_out_unreadable(splits: Splits[Any], feeds: dict[str, Feed], fabric: Any = None) -> Splits[Any]:
     """`splits` and, in place, their `feeds` without the rows whose picture cannot be read.
 
-    Decoded pictures tell which those are; streamed ones are all looked at first, each process at its share. A row that
-    any process could not read leaves in all of them, and every row number after this is that of the rows kept. One line
-    says what was left out, now or while loading. Feeds that were here before hand their rows on to `splits`.
+    Decoded pictures tell which those are; streamed ones are all looked at first, unless they have been, each process at
+    its share. A row that any process could not read leaves in all of them, and every row number after this is that of
+    the rows kept. One line says what was left out, now or while loading. Feeds that were here before hand their rows on
+    to `splits`.
     """
     parts: dict[str, Any] = dict(splits.parts)
     new = not all(feed.checked for feed in feeds.values())
@@ -52,6 +53,8 @@ def _lost(feed: Feed, fabric: Any) -> tuple[NDArray[np.bool_], list[Problem]]:
     source = feed.part.source
     failed = feed.pictures.failed
     if feed.pictures.placement == "stream":
+        if feed.part.decoded:
+            return lost, []
         first, step = (0, 1) if fabric is None else (fabric.global_rank, fabric.world_size)
         share, report = np.arange(first, feed.rows, step), Report()
         lost[share] = ~readable(source.take(share), report, verify="decode")
