@@ -58,7 +58,6 @@ class TrainConfig:
     student: Literal["auto", "on", "off"] = "auto"
     student_looks: Literal["closer", "whole"] = "closer"  # whether its teacher looks at parts of the pictures too
     student_smoothing: float | None = None  # of what it learns, towards 1/2; None: 0.2 with a cosine schedule, else 0
-    student_pull: float = 0.0  # weight of its squared logits beside what it learns
     # selection
     # of validation; "likelihood" needs no true labels, and is what "mAP" means where there are none
     select: Literal["mAP", "likelihood", "loss", "last"] = "mAP"

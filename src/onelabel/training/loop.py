@@ -96,7 +96,7 @@ def train(
             if number < position.phase:
                 continue
             if phase.name == "student" and not isinstance(criterion, Student):  # resumed in it
-                criterion = Student(config.student_pull).bind(splits.train.observed)
+                criterion = Student().bind(splits.train.observed)
             trained, own = subject(classifier, feeds, criterion, fabric, config, phase)
             if phase.name == "linear" and position.begins and not isinstance(method, Method):
                 position.hyper = tune(config, own, phase, fabric)

@@ -67,15 +67,14 @@ def targets(
 class Student(Remembering):
     """Cross-entropy to given probabilities q, mean over entries, of what is observed too.
 
-    −q·log p − (1−q)·log(1−p) + pull·g²
+    −q·log p − (1−q)·log(1−p)
     """
 
     name = "student"
     taught: Tensor
 
-    def __init__(self, pull: float = 0.0) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.pull = pull
         self.register_buffer("taught", None)
 
     @property
@@ -96,5 +95,4 @@ class Student(Remembering):
     def compute(self, batch: Batch) -> Tensor:
         assert batch.index is not None
         q = self.recall(self.taught, self.rows(batch.index)).to(batch.logits.dtype)
-        entries = -q * logsigmoid(batch.logits) - (1 - q) * logsigmoid(-batch.logits)
-        return self.reduce(entries + self.pull * batch.logits**2 if self.pull else entries)
+        return self.reduce(-q * logsigmoid(batch.logits) - (1 - q) * logsigmoid(-batch.logits))

@@ -84,6 +84,6 @@ class Start:
         q = targets(line, logits, session.train.observed, smoothing=session.config.student_smoothing or 0.0)
         say(f"student: {line.k:.2f} labels a row by the held-out rows; a closer look counts {weight:g} times")
         fill_state(self.classifier, self.weights)
-        made = Student(session.config.student_pull)
+        made = Student()
         made.bind(splits.train.observed)
         return made.to(q.device).teach(q)
