@@ -337,6 +337,20 @@ def test_arff(tmp_path: Path) -> None:
     mulan = load_dataset(tmp_path / "m.arff", validation=0)
     assert mulan.class_names == ("black bird", "owl")
     np.testing.assert_array_equal(mulan.train.true, [[0, 1], [1, 0], [0, 1]])
+    (tmp_path / "m-train.arff").write_text(ARFF.replace(" -C 2", "").replace("?", "1"))
+    assert load_dataset(tmp_path / "m-train.arff", validation=0).test is None
+    (tmp_path / "m-test.arff").write_text(ARFF.replace(" -C 2", "").replace("?", "7"))
+    parts = load_dataset(tmp_path / "m-train.arff", validation=0)  # as Mulan's sets come: m.xml is of both
+    assert parts.class_names == ("black bird", "owl")
+    np.testing.assert_array_equal(parts.train.X[:, 0], [2.5, 1, -1000])
+    np.testing.assert_array_equal(parts.test.X[:, 0], [2.5, 7, -1000])
+    np.testing.assert_array_equal(parts.test.true, mulan.train.true)
+    (tmp_path / "m-test.arff").write_text(ARFF.replace("@attribute tame {no,yes}\n", "").replace(",no\n", "\n"))
+    with pytest.raises(DataError, match=r"m-test\.arff"):
+        load_dataset(tmp_path / "m-train.arff")
+    (tmp_path / "q.arff").write_text(ARFF.replace("'black bird'", "'o\\'clock'"))
+    (tmp_path / "q.xml").write_text('<labels><label name="o\\\'clock"/></labels>')  # as delicious.xml has it
+    assert load_dataset(tmp_path / "q.arff", validation=0).class_names == ("o'clock",)
     (tmp_path / "n.arff").write_text(ARFF.replace(" -C 2", ""))
     with pytest.raises(DataError, match="which attributes are labels"):
         load_dataset(tmp_path / "n.arff")

@@ -66,14 +66,15 @@ def read_arff(
 
 
 def _label_columns(file: Path, names: list[str], relation: str, labels: Sequence[str] | None) -> list[int]:
-    if labels is None and (beside := file.with_suffix(".xml")).exists():
+    if labels is None and (beside := _list_of_labels(file)) is not None:
         text = beside.read_bytes()
         if b"<!DOCTYPE" in text or b"<!ENTITY" in text:
             raise DataError(f"{beside}: declares entities, which a list of labels does not need")
         try:
-            labels = [node.get("name", "") for node in tree_parser.fromstring(text).iter() if node.get("name")]
+            found = [node.get("name", "") for node in tree_parser.fromstring(text).iter() if node.get("name")]
         except tree_parser.ParseError as error:
             raise DataError(f"{beside}: {error}") from None
+        labels = [name if name in names else _bare(name) for name in found]  # some lists keep the file's backslashes
     if labels is not None:
         missing = [name for name in labels if name not in names]
         if missing or not labels:
@@ -86,6 +87,16 @@ def _label_columns(file: Path, names: list[str], relation: str, labels: Sequence
         raise DataError(f"{file}: which attributes are labels? Put the .xml beside it or pass labels=")
     count = int(match[1])
     return list(range(count)) if count > 0 else list(range(len(names) + count, len(names)))
+
+
+def _list_of_labels(file: Path) -> Path | None:
+    """Mulan's .xml: of the file's own name, or of what it is a part of (yeast.xml beside yeast-train.arff)."""
+    stem = file.stem
+    while stem:
+        if (beside := file.with_name(f"{stem}.xml")).exists():
+            return beside
+        stem = stem.rpartition("-")[0]
+    return None
 
 
 def _is_data(line: str) -> bool:

@@ -34,7 +34,8 @@ def load_matrix(
       `X_test` with `true_test` (or `observed_test`, `y_test`).
     - `.npy`: the features; `labels` is a .npy of N×L.
     - `.parquet`: `labels` names the label columns; the other numeric columns, or one list column, are the features.
-    - `.arff`: MEKA's `-C`, or Mulan's .xml beside the file, says which attributes are labels; else `labels`.
+    - `.arff`: MEKA's `-C`, or Mulan's .xml beside the file, says which attributes are labels; else `labels`. Beside a
+      file whose name ends in `-train`, the one that ends in `-test` is the test part.
 
     A matrix of 0 and 1 counts as clean, and observed labels are drawn from it; one with a −1 is observed as it is.
     """
@@ -56,6 +57,10 @@ def load_matrix(
     elif suffix == ".arff":
         X, y, columns = read_arff(file, _column_names(labels) or None)
         names = names or columns
+        if file.stem.endswith("-train") and (other := file.with_name(file.stem[:-5] + "test.arff")).exists():
+            test = read_arff(other, columns)[:2]
+            if test[0].shape[1] != X.shape[1]:
+                raise DataError(f"{other}: {test[0].shape[1]} features, {X.shape[1]} in {file.name}; expected as many")
     else:
         raise DataError(f"{file}: expected .npy, .npz, .parquet or .arff")
     rows: dict[Part, NDArray[np.float32]] = {"train": _features(X, file)}
