@@ -76,11 +76,14 @@ def test_results_are_those_of_the_benchmarks_page() -> None:
 
 
 def test_roll_calls_table_is_that_of_the_committed_runs() -> None:
-    module, page = generator("roll_call"), ROOT / "docs" / "roll-call.md"
+    module = generator("roll_call")
     rows = module.tables.find(ROOT / "docs" / "results" / "bench").rows
-    text = page.read_text(encoding="utf-8")
-    assert module.fill(text, rows) == text, "run .venv/bin/python docs/generate/roll_call.py"
-    assert "| five even draws | 15 |" in text
+    texts = [page.read_text(encoding="utf-8") for page in module.PAGES]
+    for text in texts:
+        assert module.fill(text, rows) == text, "run .venv/bin/python docs/generate/roll_call.py"
+    for name in ("paired", "fine-tuned", "all", "pull"):  # each table is on one of the pages
+        assert sum(module.MARKS[0].format(name) in text for text in texts) == 1
+    assert "| five even draws | 15 |" in texts[0]
     drawn = module.curves(rows).axes  # whose lines are the same runs
     assert [len(ax.get_legend().get_texts()) for ax in drawn] == [2, 1, 4]
 

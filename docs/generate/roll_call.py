@@ -1,8 +1,8 @@
-"""The figure and the paired tests of docs/roll-call.md, from committed results.
+"""The figure and the tables of docs/roll-call.md and docs/roll-call-tried.md, from committed results.
 
     .venv/bin/python docs/generate/roll_call.py
 
-Writes docs/figures/roll-call.svg and the tables between the page's marks. A test compares the tables.
+Writes docs/figures/roll-call.svg and the tables between the pages' marks. A test compares the tables.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from onelabel.system import atomic_write
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Before and after each table, by its name.
+PAGES = ROOT / "docs" / "roll-call.md", ROOT / "docs" / "roll-call-tried.md"
 MARKS = "<!-- {}: docs/generate/roll_call.py -->", "<!-- /{} -->"
 UNIFORM = ("uniform1200", "uniform:1", "uniform:2", "uniform:3", "uniform:4")
 DRAWS = {"five even draws": UNIFORM, "common first": ("biased:1:1200",), "rare first": ("biased:-1:1200",)}
@@ -157,11 +158,13 @@ def pull(measured: Mapping[str, Any]) -> str:
 
 
 def fill(page: str, rows: Sequence[Any]) -> str:
-    """The page with each table between its marks."""
+    """The page with each table that it has marks for between them."""
     measured = json.loads((ROOT / "docs" / "results" / "roll-call-pull.json").read_text(encoding="utf-8"))
     tables_of = {"paired": linear(rows), "fine-tuned": finetuned(rows), "all": everyone(rows), "pull": pull(measured)}
     for name, made in tables_of.items():
         begin, end = (mark.format(name) for mark in MARKS)
+        if begin not in page:
+            continue
         before, rest = page.split(begin)
         page = f"{before}{begin}\n{made}\n{end}{rest.split(end)[1]}"
     return page
@@ -193,5 +196,5 @@ if __name__ == "__main__":
     results = tables.find(ROOT / "docs" / "results" / "bench").rows
     with matplotlib.rc_context({"svg.hashsalt": "roll-call"}):  # the same runs give the same file
         style.save(curves(results), ROOT / "docs" / "figures" / "roll-call.svg")
-    target = ROOT / "docs" / "roll-call.md"
-    atomic_write(target, fill(target.read_text(encoding="utf-8"), results))
+    for target in PAGES:
+        atomic_write(target, fill(target.read_text(encoding="utf-8"), results))
