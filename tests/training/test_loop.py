@@ -18,7 +18,7 @@ from onelabel.data import FeatureDataset, Splits
 from onelabel.labels import Labels
 from onelabel.metrics import mean_average_precision
 from onelabel.models import Classifier, build_classifier
-from onelabel.training import TrainConfig, train
+from onelabel.training import Run, TrainConfig, train
 from onelabel.training.ema import Average
 from onelabel.training.optim import Rates, classifier_optimizer, schedule_table
 from onelabel.training.plan import Plan
@@ -151,6 +151,28 @@ def test_features_in_place_of_pictures() -> None:
     with pytest.raises(ValueError, match="needs pictures"):
         train(made, method="em", **{**SMALL, "mode": "finetune"})
     assert train(made, **{**SMALL, "epochs": 1}).config.mode == "linear"  # where none is named
+
+
+def test_measurements_in_units_of_their_own(tmp_path: Path) -> None:
+    data = scenes()
+    rng = np.random.default_rng(0)
+    width = data.train.true.shape[1]
+    units, zero = 10.0 ** np.linspace(-2, 2, width), np.linspace(-300, 300, width)
+
+    def part(p: Any) -> FeatureDataset:
+        noisy = p.true + rng.normal(0, 0.3, p.true.shape)
+        return FeatureDataset(p.name, p.class_names, (noisy * units + zero).astype(np.float32), p.observed, p.true)
+
+    made = Splits("matrix", part(data.train), part(data.validation), part(data.test))
+    run = train(made, method="em", out=tmp_path / "run", **{**SMALL, "mode": "linear", "lr": 0.05, "epochs": 20})
+    assert run.result["test_mAP"] > 85  # as without units, above
+    again = Run.load(tmp_path / "run")
+    with torch.no_grad():
+        found = torch.sigmoid(again.classifier(torch.from_numpy(made.test.X)))
+    np.testing.assert_allclose(found, np.load(tmp_path / "run" / "scores-test.npy"), atol=1e-5)
+    plain = Splits("plain", *(replace(p, X=((p.X - zero) / units).astype(np.float32)) for p in made.parts.values()))
+    alone = train(plain, method="em", **{**SMALL, "mode": "linear", "lr": 0.05, "epochs": 20})
+    assert "backbone.centre" not in alone.classifier.state_dict()
 
 
 def test_average_of_weights_is_the_recursion() -> None:

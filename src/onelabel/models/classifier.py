@@ -17,7 +17,7 @@ class Classifier(nn.Module):
     """logits = head(backbone(picture)).
 
     Takes uint8 pictures B×H×W×3 as they lie in memory and normalises them itself, or floats that are already
-    normalised (B×C×H×W), or features (B×D) where the backbone is an `nn.Identity`.
+    normalised (B×C×H×W), or features (B×D) where the backbone is an `nn.Identity` (or `Columns`).
     """
 
     mean: Tensor

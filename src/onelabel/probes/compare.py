@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from onelabel.labels import Labels
+from onelabel.models.columns import even
 from onelabel.probes.auto import Choice, choose
 from onelabel.probes.results import Row
 from onelabel.probes.role_table import load_voc_features, map_on
@@ -67,13 +68,12 @@ def read_parts(
             made[name] = found.dataset(part)
     train, validation, test = (made.get(name) for name in ("train", "validation", "test"))
     assert train is not None
+    X, X_held, X_test = even(train.X, *(None if part is None else part.X for part in (validation, test)))
     held: tuple[Any, Any] | None = None
     if validation is not None:
         clean = validation.true is not None and not blind
-        held = (validation.X, validation.true if clean else validation.observed)
-    return Parts(
-        train.X, train.observed, held, (test.X, test.true) if test is not None and test.true is not None else None
-    )
+        held = (X_held, validation.true if clean else validation.observed)
+    return Parts(X, train.observed, held, (X_test, test.true) if test is not None and test.true is not None else None)
 
 
 def compare(

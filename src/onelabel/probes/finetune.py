@@ -64,7 +64,7 @@ def train_chosen(
         settings["student"] = "on"  # it gains whatever the teacher (docs/roll-call.md)
     wanted = {name: feeds[name] for name in ("train", "validation") if name in feeds}
     held = {
-        name: features_of(classifier, feed, fabric, config) if pictures else feed.inputs
+        name: features_of(classifier, feed, fabric, config) if pictures else classifier.backbone(feed.inputs)
         for name, feed in wanted.items()
     }
     validation = None

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from onelabel.data import FileSource, load_dataset
 from onelabel.data.cache import features as picture_features
 from onelabel.labels import Labels
+from onelabel.models.columns import even
 from onelabel.probes import ProbeSpec
 from onelabel.probes.folds import DEFAULT
 from onelabel.recovery.folds import AUTO, ArrayScores, CrossFit, pieces
@@ -108,7 +109,8 @@ def load_inputs(
     if run is not None and tuple(part.class_names) != tuple(run.class_names):
         raise ValueError(f"{data}: its {part.num_classes} class names are not those the run was trained on")
     if hasattr(part, "X"):
-        return Inputs(part.X, _named(part.observed, part.class_names), None, "", part.true, run, held, left_out)
+        (X,) = even(part.X)
+        return Inputs(X, _named(part.observed, part.class_names), None, "", part.true, run, held, left_out)
     found = picture_features(part, *_network(run, backbone, weights, tuned), device=device, **_look(run, size))
     keep = np.setdiff1d(np.arange(len(part)), list(found.failed))
     X = found.array if len(keep) == len(part) else np.asarray(found.array[keep])

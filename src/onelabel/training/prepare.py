@@ -19,6 +19,7 @@ from onelabel.methods import method as make_method
 from onelabel.methods import method_info
 from onelabel.models import Classifier, build_classifier, starting_weights
 from onelabel.models.classifier import make_head
+from onelabel.models.columns import columns_of
 from onelabel.system import say
 from onelabel.training.checkpoint import Position
 from onelabel.training.config import BY_VALIDATION, TrainConfig
@@ -68,7 +69,10 @@ def make_classifier(
     if isinstance(splits.train, FeatureDataset):
         if config.mode != "linear":
             raise ValueError(f"mode: {config.mode!r} needs pictures; {splits.name} holds features: give mode='linear'")
-        return Classifier(nn.Identity(), make_head(splits.train.X.shape[1], classes, head))
+        own = columns_of(splits.train.X)
+        if own is not None:
+            say(f"{splits.name}: columns in units of their own, each brought to mean 0 and deviation 1 before the head")
+        return Classifier(own or nn.Identity(), make_head(splits.train.X.shape[1], classes, head))
     if model is None:
         return build_classifier(
             classes,
@@ -147,7 +151,7 @@ def subject(
     if fabric.world_size > 1 and criterion.head(1, 1) is not None:
         raise ValueError(f"{config.method} brings its own head, which several processes would train wrongly: use one")
     if isinstance(feeds["train"].part, FeatureDataset):
-        values = {name: feed.inputs for name, feed in feeds.items()}
+        values = {name: classifier.to(fabric.device).backbone(feed.inputs) for name, feed in feeds.items()}
     elif phase.name == "linear" or looks:
         classifier.to(fabric.device)
         wanted = feeds if phase.name == "linear" else {"train": feeds["train"]}
@@ -156,7 +160,7 @@ def subject(
         found = values["train"]
         assert found is not None
         criterion.to(fabric.device).bind_features(found)
-    if phase.name != "linear" or isinstance(feeds["train"].part, FeatureDataset):
+    if phase.name != "linear":
         return classifier, feeds
     made = {name: Feed(feeds[name].part, fabric.device, inputs=value) for name, value in values.items()}
     return Classifier(nn.Identity(), classifier.head, num_classes=classifier.num_classes), made

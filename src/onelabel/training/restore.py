@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from onelabel.methods import method
 from onelabel.models import Classifier, build_backbone, read_weights
+from onelabel.models.columns import Columns
 from onelabel.system import check_schema, one_line, reading
 from onelabel.training.config import SCHEMA, TrainConfig
 
@@ -53,7 +54,7 @@ def classifier_from(path: str | Path) -> tuple[Classifier, tuple[str, ...]]:
         head: Any = None
         if about["head"] != "linear":
             head = method(about["head"], **about["hyper"]).head(width, len(names))
-        body: nn.Module = nn.Identity()
+        body: nn.Module = Columns(width) if "backbone.centre" in state else nn.Identity()
         if about["backbone"] != "none":
             body = build_backbone(about["backbone"], stride=about["stride"] if about["stride"] == "v1" else "auto")
         made = Classifier(
