@@ -16,8 +16,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
-from onelabel.labels import Labels
+from onelabel.labels import Labels, drop_labels
 from onelabel.probes import OneLabelClassifier, ProbeSpec, fit_probes
+from onelabel.probes.estimator import _moments
 from onelabel.recovery import crossfit
 
 #: `predict` is an N×L matrix whatever the form of y, for a row may have several labels; these checks ask for one
@@ -121,6 +122,22 @@ def test_sparse_rows_give_what_dense_ones_give(data, kind, options):
     np.testing.assert_allclose(sparse.predict_proba(kind(X)), dense.predict_proba(X), atol=2e-5)
     assert isinstance(sparse.decision_function(kind(X)), np.ndarray)
     assert sparse.score(kind(X), Y) == pytest.approx(dense.score(X, Y), abs=1e-4)
+
+
+def test_rare_words_are_not_made_the_largest():
+    """Where most entries are 0 all columns are scaled alike, in either container; else each by its own deviation."""
+    rng = np.random.default_rng(0)
+    share = np.repeat([0.3, 0.01], [20, 60])
+    words = (rng.random((300, 80)) < share).astype(np.float32)
+    for X in (words, scipy.sparse.csr_matrix(words)):
+        centre, scale = _moments(X)
+        assert not centre.any()
+        np.testing.assert_allclose(scale, np.sqrt(words.var(0).mean()), rtol=1e-5)
+    for X in (words[:, :20] + 1, scipy.sparse.csr_matrix(words[:, :20] + 1)):
+        np.testing.assert_allclose(_moments(X), (words[:, :20].mean(0) + 1, words[:, :20].std(0)), rtol=1e-4)
+    one = drop_labels((words[:, :4] > 0) | (np.arange(300)[:, None] % 4 == np.arange(4)), seed=0)
+    fits = [OneLabelClassifier(epochs=3).fit(X, one).coef_ for X in (words, scipy.sparse.csr_matrix(words))]
+    np.testing.assert_allclose(*fits, atol=2e-5)
 
 
 def test_sparse_rows_and_auto(data):

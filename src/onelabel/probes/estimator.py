@@ -26,6 +26,10 @@ except ImportError as error:  # pragma: no cover
 DENSE_ENTRIES = 50_000_000
 
 
+#: Features of which a smaller share is not 0 are taken for words.
+WORDS = 0.2
+
+
 class OneLabelClassifier(ClassifierMixin, BaseEstimator):
     """A linear classifier over features that names every label, learned from one known positive per row.
 
@@ -36,7 +40,8 @@ class OneLabelClassifier(ClassifierMixin, BaseEstimator):
     lr, batch_size, epochs, weight_decay : of Adam. lr None is 1/updates, from 1e-4 to 2e-3: many rows are learned by
         heart at a rate that few rows need.
     expected_positives : k for the methods that ask; None is their default.
-    standardise : train on features scaled to unit deviation (folded into the weights afterwards).
+    standardise : train on features scaled to unit deviation, where most are 0 all by one number (folded into the
+        weights afterwards).
     random_state : seed of the first weights and of the order.
     device : where to train; None is a GPU where there is one.
 
@@ -170,12 +175,20 @@ class OneLabelClassifier(ClassifierMixin, BaseEstimator):
 
 
 def _moments(X: Any) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Mean and deviation of every column."""
-    if not hasattr(X, "tocsr"):
-        return X.mean(0), X.std(0)
-    from sklearn.utils.sparsefuncs import mean_variance_axis
+    """Mean and deviation of every column; where most are 0 (words), 0 and the deviation of all columns together.
 
-    mean, variance = mean_variance_axis(X, axis=0)
+    Each to its own deviation would make the rarest word the largest: 59 mAP instead of 76 on Mulan's `medical`.
+    """
+    if hasattr(X, "tocsr"):
+        from sklearn.utils.sparsefuncs import mean_variance_axis
+
+        filled = X.count_nonzero()
+        mean, variance = mean_variance_axis(X, axis=0)
+    else:
+        filled = np.count_nonzero(X)
+        mean, variance = X.mean(0), X.var(0)
+    if filled < WORDS * X.shape[0] * X.shape[1]:
+        return np.zeros(X.shape[1]), np.full(X.shape[1], np.sqrt(variance.mean()))
     return mean, np.sqrt(variance)
 
 
