@@ -68,7 +68,8 @@ def read_parts(
             made[name] = found.dataset(part)
     train, validation, test = (made.get(name) for name in ("train", "validation", "test"))
     assert train is not None
-    X, X_held, X_test = even(train.X, *(None if part is None else part.X for part in (validation, test)))
+    arrays = [None if part is None else part.X for part in (train, validation, test)]
+    X, X_held, X_test = even(*arrays) if hasattr(splits.train, "X") else arrays
     held: tuple[Any, Any] | None = None
     if validation is not None:
         clean = validation.true is not None and not blind
