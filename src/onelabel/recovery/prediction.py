@@ -83,7 +83,9 @@ def predict(
         raise ValueError(f"out must end in .parquet or .jsonl, got {str(target)!r}")
     found = run if isinstance(run, Run) else Run.load(Path(run))
     if isinstance(found.classifier.backbone, torch.nn.Identity):
-        raise ValueError("the run was trained on features: it cannot score pictures")
+        raise ValueError(
+            "the run was trained on features; predict scores pictures: `onelabel export` it and call the result"
+        )
     pictures = find_pictures(paths)[at - 1 :: count]
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     calibration = None if raw else calibration_of(found)
