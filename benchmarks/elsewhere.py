@@ -22,7 +22,8 @@ import numpy as np
 from onelabel.data import features, load_dataset
 from onelabel.data.arff import read_arff
 from onelabel.labels import Labels, drop_labels
-from onelabel.probes import fit_probes, grid
+from onelabel.methods import method_info
+from onelabel.probes import ProbeResults, fit_probes, grid
 
 #: Pictures, sounds, then the rest by size. Of Corel 16k the store has only test parts.
 MULAN: dict[str, tuple[str, ...]] = {
@@ -36,8 +37,7 @@ MULAN: dict[str, tuple[str, ...]] = {
     "yeast": ("yeast/yeast.arff",),
     "bibtex": ("bibtex/bibtex.arff",),
 }
-FACTORS = (0.25, 0.5, 1, 2, 4)
-#: Settings that validation chooses among, as the papers have them for their datasets; roll call's α is by FACTORS.
+#: Settings that validation chooses among, as the papers have them for their datasets; roll call's are its `trials`.
 METHODS: dict[str, dict[str, Any]] = {
     "an": {},
     "an-ls": {},
@@ -45,10 +45,8 @@ METHODS: dict[str, dict[str, Any]] = {
     "hill": {},
     "splc": {},
     "las": {},
-    "role": {},
     "em": {"alpha": [0.01, 0.05, 0.1, 0.2]},
     "gr": {"w": [2.0, 10.0]},
-    "roll-call": {},
 }
 RATES = (1e-2, 1e-3, 1e-4)
 LEAST = 20
@@ -81,8 +79,8 @@ def measure(X: np.ndarray, Y: np.ndarray, draws: int, epochs: int) -> dict[str, 
     rows, classes = Y.shape
     train, held, test = np.split(np.random.RandomState(0).permutation(rows), [int(0.6 * rows), int(0.75 * rows)])
     k = float(Y[held].sum(1).mean())
-    asked = {**METHODS, "role": {"expected_positives": [k]}}
-    asked["roll-call"] = {"alpha": [factor * (0.2 / classes) ** 0.5 for factor in FACTORS]}
+    trials = {name: list(values) for name, values in method_info("roll-call").cls.trials(classes).items()}
+    asked = {**METHODS, "role": {"expected_positives": [k]}, "roll-call": trials}
     found: dict[str, list[dict[str, float]]] = {}
     begun = time.perf_counter()
     for seed in range(draws):
@@ -100,19 +98,13 @@ def measure(X: np.ndarray, Y: np.ndarray, draws: int, epochs: int) -> dict[str, 
         full = fit_probes(
             X[train],
             Labels.from_true(Y[train]),
-            grid({"bce": {}, "bce-ls": {}}, lr=RATES, batch_size=32, seeds=[seed], epochs=epochs),
+            grid({"bce": {}}, lr=RATES, batch_size=32, seeds=[seed], epochs=epochs),
             monitors={"true": (X[held], Y[held]), "test": (X[test], Y[test])},
         )
-        of = [(spec.method, spec.hyper, {n: h[i] for n, h in one.history.items()}) for i, spec in enumerate(specs)]
         for name in asked:
-            found.setdefault(name, []).append(chosen([h for method, _, h in of if method == name]))
-        alpha = asked["roll-call"]["alpha"][FACTORS.index(1)]
-        plain = [h for method, hyper, h in of if method == "roll-call" and dict(hyper)["alpha"] == alpha]
-        found.setdefault("roll-call, α as it comes", []).append(chosen(plain))
-        found.setdefault("of all", []).append(chosen([h for *_, h in of]))
-        for i, name in enumerate(("bce", "bce-ls")):
-            mine = [{n: h[j] for n, h in full.history.items()} for j in range(len(RATES) * i, len(RATES) * (i + 1))]
-            found.setdefault(name, []).append(chosen(mine))
+            found.setdefault(name, []).append(chosen(one, [spec.method == name for spec in specs]))
+        found.setdefault("of all", []).append(chosen(one, [True] * len(specs)))
+        found.setdefault("bce", []).append(chosen(full, [True] * len(RATES)))
     settings = {
         name: {key: round(float(np.mean([each[key] for each in runs])), 2) for key in runs[0]}
         | {"std": round(float(np.std([each["true"] for each in runs], ddof=1)), 2)}
@@ -122,15 +114,14 @@ def measure(X: np.ndarray, Y: np.ndarray, draws: int, epochs: int) -> dict[str, 
             "seconds": round(time.perf_counter() - begun)}  # fmt: skip
 
 
-def chosen(histories: list[dict[str, np.ndarray]]) -> dict[str, float]:
-    """Test mAP at the setting and epoch that each criterion likes best."""
-    test = np.stack([h["test"] for h in histories])
-    picks = {}
-    for name in ("true", "one"):
-        if name in histories[0]:
-            values = np.stack([h[name] for h in histories])
-            picks[name] = 100 * float(test.ravel()[np.nanargmax(values)])
-    return picks
+def chosen(results: ProbeResults, which: list[bool]) -> dict[str, float]:
+    """Test mAP at the setting and epoch, of those asked for, that each criterion likes best."""
+    test = results.history["test"][which].ravel()
+    return {
+        name: 100 * float(test[np.nanargmax(results.history[name][which])])
+        for name in ("true", "one")
+        if name in results.history
+    }
 
 
 def main() -> None:

@@ -373,6 +373,9 @@ def test_matrices_that_cannot_work(tmp_path: Path) -> None:
     np.savez(tmp_path / "n.npz", X=np.zeros((3, 2)), y=np.eye(3, 2), class_names="cat")
     with pytest.raises(DataError, match=r"class names of shape \(\); expected one name a class"):
         load_dataset(tmp_path / "n.npz")
+    np.savez(tmp_path / "w.npz", X=np.zeros((3, 2)), y=np.eye(3, 2), X_test=np.zeros((3, 4)), y_test=np.eye(3, 2))
+    with pytest.raises(DataError, match=r"w\.npz: the test part has 4 features, expected 2 as in training"):
+        load_dataset(tmp_path / "w.npz")
     np.savez(tmp_path / "d.npz", X=np.array([{}, {}], dtype=object), y=np.zeros((2, 2)))
     with pytest.raises(DataError, match=r"d\.npz"):
         load_dataset(tmp_path / "d.npz")  # a pickle is never loaded

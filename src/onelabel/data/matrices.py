@@ -43,6 +43,7 @@ def load_matrix(
     report = report if report is not None else Report()
     suffix = file.suffix.lower()
     test: tuple[Any, Any] | None = None
+    of_test = file
     names = None if class_names is None else tuple(map(str, class_names))
     if suffix == ".npz":
         X, y, test, saved = _npz(file)
@@ -58,9 +59,7 @@ def load_matrix(
         X, y, columns = read_arff(file, _column_names(labels) or None)
         names = names or columns
         if file.stem.endswith("-train") and (other := file.with_name(file.stem[:-5] + "test.arff")).exists():
-            test = read_arff(other, columns)[:2]
-            if test[0].shape[1] != X.shape[1]:
-                raise DataError(f"{other}: {test[0].shape[1]} features, {X.shape[1]} in {file.name}; expected as many")
+            test, of_test = read_arff(other, columns)[:2], other
     else:
         raise DataError(f"{file}: expected .npy, .npz, .parquet or .arff")
     rows: dict[Part, NDArray[np.float32]] = {"train": _features(X, file)}
@@ -69,7 +68,10 @@ def load_matrix(
     names = names or tuple(str(column) for column in range(width))
     known["train"] = _truth(y, len(rows["train"]), names, file)
     if test is not None:
-        rows["test"] = _features(test[0], file)
+        rows["test"] = _features(test[0], of_test)
+        if rows["test"].shape[1] != rows["train"].shape[1]:
+            wide, expected = (rows[part].shape[1] for part in ("test", "train"))
+            raise DataError(f"{of_test}: the test part has {wide} features, expected {expected} as in training")
         known["test"] = _truth(test[1], len(rows["test"]), names, file)
     for part, matrix in rows.items():
         bad = np.flatnonzero(~np.isfinite(matrix).all(1)).tolist()

@@ -19,7 +19,7 @@ from onelabel.methods import method as make_method
 from onelabel.methods import method_info
 from onelabel.models import Classifier, build_classifier, starting_weights
 from onelabel.models.classifier import make_head
-from onelabel.models.columns import columns_of
+from onelabel.models.columns import Columns, columns_of
 from onelabel.system import say
 from onelabel.training.checkpoint import Position
 from onelabel.training.config import BY_VALIDATION, TrainConfig
@@ -69,10 +69,13 @@ def make_classifier(
     if isinstance(splits.train, FeatureDataset):
         if config.mode != "linear":
             raise ValueError(f"mode: {config.mode!r} needs pictures; {splits.name} holds features: give mode='linear'")
-        own = columns_of(splits.train.X)
-        if own is not None:
-            say(f"{splits.name}: columns in units of their own, each brought to mean 0 and deviation 1 before the head")
-        return Classifier(own or nn.Identity(), make_head(splits.train.X.shape[1], classes, head))
+        if model is not None and isinstance(model.backbone, nn.Identity):  # `auto` has looked at the columns
+            body: nn.Module = model.backbone
+        else:
+            body = columns_of(splits.train.X) or nn.Identity()
+            if isinstance(body, Columns):
+                say(f"{splits.name}: columns in units of their own, each brought to mean 0 and deviation 1")
+        return Classifier(body, make_head(splits.train.X.shape[1], classes, head))
     if model is None:
         return build_classifier(
             classes,
@@ -151,7 +154,8 @@ def subject(
     if fabric.world_size > 1 and criterion.head(1, 1) is not None:
         raise ValueError(f"{config.method} brings its own head, which several processes would train wrongly: use one")
     if isinstance(feeds["train"].part, FeatureDataset):
-        values = {name: classifier.to(fabric.device).backbone(feed.inputs) for name, feed in feeds.items()}
+        classifier.to(fabric.device)
+        values = {name: classifier.backbone(feed.inputs) for name, feed in feeds.items()}
     elif phase.name == "linear" or looks:
         classifier.to(fabric.device)
         wanted = feeds if phase.name == "linear" else {"train": feeds["train"]}
