@@ -40,6 +40,7 @@ WORDS = {
     "lasd": "LASD",
     "gr": "GR",
     "em": "EM",
+    "iun": "`iun`, told all that is absent",
 }
 #: Runs that both must have for a test: with two it has one degree of freedom and says nothing.
 PAIRS = 3
@@ -94,7 +95,7 @@ def linear(rows: Sequence[Any]) -> str:
 
 def finetuned(rows: Sequence[Any]) -> str:
     """Seeds of each draw, fine-tuned; a dash: not run."""
-    others = ("lasd", "gr", "em", "bce", "bce-ls")
+    others = ("lasd", "gr", "em", "iun", "bce", "bce-ls")
     names = {UNIFORM[0]: "even draw", "biased:1:1200": "common first", "biased:-1:1200": "rare first"}
     full = {m: runs_of(rows, m, UNIFORM[:1], "finetune").rows for m in others if m.startswith("bce")}
     body = []
