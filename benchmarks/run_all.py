@@ -82,6 +82,7 @@ BENCHMARKS = (
     Benchmark("fused.py", cuda=("--compile",)),
     Benchmark("losses.py"),
     Benchmark("chunked.py"),
+    Benchmark("draw.py", cuda=None, read=None, device=False),
     Benchmark("streaming.py"),
     Benchmark("metrics.py", cpu=("--rounds", "3"), read=metrics, modules=("sklearn", "scipy", "torchmetrics")),
     Benchmark("training.py", read=training, modules=("lightning", "timm")),

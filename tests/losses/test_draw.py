@@ -194,6 +194,22 @@ def test_weights_against_every_naming(centre: float) -> None:
     torch.testing.assert_close(even, draw_log_likelihood(g, observed))
 
 
+@pytest.mark.parametrize("together", [1, 4 * 24, 5 * 24])
+@pytest.mark.parametrize("stack", [(), (3,)])
+def test_nodes_together_are_nodes_one_by_one(monkeypatch: Any, together: int, stack: tuple[int, ...]) -> None:
+    """What a CPU is given at once, all nodes, some of them or one, changes neither likelihood nor slope."""
+    torch.manual_seed(0)
+    g = torch.randn(*stack, 2, 12, dtype=torch.float64, requires_grad=True)
+    weights = 1 + 5 * torch.rand(*stack, *(1 for _ in stack), 12, dtype=torch.float64)
+    observed = torch.zeros(2, 12).scatter(1, torch.tensor([[3], [0]]), 1.0)
+    found = []
+    for limit in (together, 10**9):
+        monkeypatch.setattr("onelabel.losses.draw.TOGETHER", limit)
+        value = draw_log_likelihood(g, observed, weights=weights)
+        found.append((value, *torch.autograd.grad(value.sum(), g)))
+    torch.testing.assert_close(*found, rtol=1e-12, atol=0)
+
+
 def test_weights_are_counted_where_labels_are_bound() -> None:
     """w = n^γ, the same loss and slopes as in plain loops; classes never named count as named once."""
     rng = torch.Generator().manual_seed(8)

@@ -28,6 +28,9 @@ def _rule(n: int) -> Rule:
 RULES = tuple(_rule(n) for n in range(1, 33))
 #: Nodes that weights take at least: their powers of t are no polynomial, and 10 nodes see them to 3e-4.
 WEIGHTED_NODES = 10
+#: Entries, of nodes, rows and classes, that a CPU is given at once: a step's loss takes a third to two thirds of what
+#: it takes node by node (`benchmarks/draw.py`). Where fewer than four nodes fit, they come one by one.
+TOGETHER = 300_000
 
 
 def draw_log_likelihood(
@@ -60,15 +63,24 @@ def draw_log_likelihood(
     else:
         own = torch.where(one, (weights * positive).sum(-1), 1.0)
         rule = RULES[min(max((p.shape[-1] + 1) // 2, WEIGHTED_NODES), len(RULES)) - 1]
-        terms = torch.stack([_weighted(p, weights, own, *node) for node in rule], -1)
+        terms = _weighted(p, weights, own, rule)
     return known + torch.logsumexp(terms, -1).masked_fill(~one, 0.0)
 
 
-def _weighted(p: Tensor, weights: Tensor, own: Tensor, missed: float, weight: float) -> Tensor:
-    """log(weight·w_o·t^(w_o−1)·Π(1−p+p·t^w)) at a node t = 1−missed, …×B."""
-    log_t = math.log1p(-missed)
-    power = (weights * log_t).clamp(min=-14)  # a factor of exactly 0, at p = 1, would have no slope
-    return torch.log1p(p * torch.expm1(power)).sum(-1) + own.log() + (own - 1) * log_t + weight
+def _weighted(p: Tensor, weights: Tensor, own: Tensor, rule: Rule) -> Tensor:
+    """log(weight·w_o·t^(w_o−1)·Π(1−p+p·t^w)) at every node t, …×B×T."""
+
+    def at(p: Tensor, weights: Tensor, own: Tensor, log_t: Any, log_weight: Any) -> Tensor:
+        power = (weights * log_t).clamp(min=-14)  # a factor of exactly 0, at p = 1, would have no slope
+        return torch.log1p(p * torch.expm1(power)).sum(-1, keepdim=True) + own.log() + (own - 1) * log_t + log_weight
+
+    # A GPU compiles them into one kernel, and nothing may be sent to it while a graph is captured.
+    if p.device.type != "cpu" or p.numel() > TOGETHER // 4:
+        return torch.cat([at(p, weights, own[..., None], math.log1p(-missed), weight) for missed, weight in rule], -1)
+    nodes = p.new_tensor([(math.log1p(-missed), weight) for missed, weight in rule])[..., None]
+    wide = p[..., None, :], weights[..., None, :], own[..., None, None]
+    some = nodes.split(TOGETHER // max(p.numel(), 1))
+    return torch.cat([at(*wide, part[:, 0], part[:, 1]) for part in some], -2).squeeze(-1)
 
 
 @torch.no_grad()
