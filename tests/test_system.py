@@ -58,6 +58,20 @@ def test_bars_only_where_somebody_watches(monkeypatch: pytest.MonkeyPatch) -> No
     assert "counting" in screen.getvalue()
 
 
+def test_a_narrow_terminal_cuts_the_last_text_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.delenv("ONELABEL_QUIET", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "60")
+    with system.make_bar("5 probes", "bar", "left", "{task.description}", transient=False) as bar:
+        bar.update(bar.add_task("best likelihood −0.8866: " + "word " * 20, total=2), advance=1)
+    last = next(line for line in reversed(screen.getvalue().splitlines()) if "probes" in line)
+    assert "-:--:--" in last
+    assert "best likelihood" in last
+    assert "…" in last
+
+
 def test_only_the_first_process_speaks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delenv("ONELABEL_QUIET", raising=False)
     monkeypatch.setenv("RANK", "1")

@@ -131,17 +131,22 @@ def make_bar(*columns: str, transient: bool = True) -> Any:
     try:
         from rich import progress as rich
         from rich.console import Console
+        from rich.table import Column
     except ImportError:
         return None
+    console = Console(stderr=True)
     known: dict[str, Any] = {
-        "bar": rich.BarColumn,
+        "bar": lambda: rich.BarColumn(bar_width=40 if console.width >= 120 else 16),
         "left": rich.TimeRemainingColumn,
         "count": rich.MofNCompleteColumn,
         "bytes": rich.DownloadColumn,
         "speed": rich.TransferSpeedColumn,
     }
-    made = (known[column]() if column in known else rich.TextColumn(column) for column in columns)
-    return rich.Progress(*made, console=Console(stderr=True), transient=transient)
+    made = [known[column]() if column in known else rich.TextColumn(column) for column in columns]
+    trailing = columns[-1] not in known  # a narrow terminal cuts this text short, and nothing else
+    if trailing:
+        made[-1] = rich.TextColumn(columns[-1], table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1))
+    return rich.Progress(*made, console=console, transient=transient, expand=trailing)
 
 
 @contextlib.contextmanager

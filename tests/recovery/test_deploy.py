@@ -125,6 +125,15 @@ def _invoke(app: Any, *words: str) -> str:
     return str(result.output)
 
 
+def test_predict_without_pictures(run: Path, tmp_path: Path) -> None:
+    """A folder of none is a mistake, not an empty result that stands in the way of the next try."""
+    (tmp_path / "none").mkdir()
+    (tmp_path / "none" / "notes.txt").write_text("nothing here")
+    with pytest.raises(FileNotFoundError, match=r"none: no pictures there \(.*\.jpg"):
+        predict(run, [tmp_path / "none"], tmp_path / "p.jsonl")
+    assert not (tmp_path / "p.jsonl").exists()
+
+
 def test_commands(run: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from onelabel.cli import audit, export
     from onelabel.cli import predict as predicting

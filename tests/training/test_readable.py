@@ -152,6 +152,8 @@ def test_a_part_that_nothing_is_left_of(photos: Path, monkeypatch: pytest.Monkey
 def test_a_run_that_left_pictures_out_says_so_to_who_loads_its_data_again(tmp_path: Path) -> None:
     Origin("digits-scenes", None, {"size": 24}).save(tmp_path)
     assert Origin.load(tmp_path).options == {"size": 24}
+    with pytest.raises(FileNotFoundError, match="no weights yet; resume the run first"):
+        Origin.load(tmp_path / "begun")
     Origin("digits-scenes", None, {"size": 24}).save(tmp_path, whole=False)
     again = Origin.load(tmp_path)
     assert again.options == {"size": 24, "verify": "decode"}

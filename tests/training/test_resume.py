@@ -119,11 +119,13 @@ def test_full_disk_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pytes
     assert_same_run(tmp_path / "whole", tmp_path / "cut")
 
 
-def test_interrupt_leaves_a_resumable_run(tmp_path: Path) -> None:
+def test_interrupt_leaves_a_resumable_run(tmp_path: Path, capfd: Any, monkeypatch: Any) -> None:
     """SIGINT in the middle of an epoch: a checkpoint there, KeyboardInterrupt, and the same end after resuming."""
     settings = {**SMALL, "mode": "finetune", "hyper": HYPER["role"]}
     whole = train(scenes(), method="role", out=tmp_path / "whole", **settings)
     from onelabel.training.step import Step
+
+    monkeypatch.delenv("ONELABEL_QUIET", raising=False)
 
     update, calls, before = Step.__call__, [0], signal.getsignal(signal.SIGINT)
 
@@ -138,6 +140,7 @@ def test_interrupt_leaves_a_resumable_run(tmp_path: Path) -> None:
         with pytest.raises(KeyboardInterrupt):
             train(scenes(), method="role", out=tmp_path / "cut", **settings)
     assert signal.getsignal(signal.SIGINT) is before
+    assert "stopping after this step, with a checkpoint; once more stops at once" in capfd.readouterr().err
     train(scenes(), method="role", out=tmp_path / "cut", resume=True, **settings)
     assert calls[0] < 20, "the second process did not begin again"
     assert_same_run(tmp_path / "whole", tmp_path / "cut")
@@ -155,3 +158,23 @@ def test_resuming_with_other_settings_is_refused(tmp_path: Path) -> None:
     train_once(str(tmp_path / "run"), "em", {"mode": "linear"})
     with pytest.raises(TrainingError, match=r"begun with other settings \(lr 0.001→0.1\)"):
         train_once(str(tmp_path / "run"), "em", {"mode": "linear", "lr": 0.1})
+
+
+def test_interrupt_before_the_first_step_stops_at_once(tmp_path: Path, monkeypatch: Any) -> None:
+    """While features are made there is nothing to save: no second signal is needed, and the folder can be used."""
+    from onelabel.training import prepare
+
+    made = prepare.features_of
+
+    def interrupted(*args: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGINT)
+        raise AssertionError("went on")
+
+    settings = {**SMALL, "mode": "linear"}
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(prepare, "features_of", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train(scenes(), method="em", out=tmp_path / "run", **settings)
+    assert signal.getsignal(signal.SIGINT) is before
+    monkeypatch.setattr(prepare, "features_of", made)
+    assert train(scenes(), method="em", out=tmp_path / "run", **settings).result["test_mAP"] > 0

@@ -86,7 +86,10 @@ def predict(
         raise ValueError(
             "the run was trained on features; predict scores pictures: `onelabel export` it and call the result"
         )
-    pictures = find_pictures(paths)[at - 1 :: count]
+    given = find_pictures(paths)
+    if not given:
+        raise FileNotFoundError(f"{', '.join(map(str, paths))}: no pictures there ({', '.join(sorted(SUFFIXES))})")
+    pictures = given[at - 1 :: count]
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     calibration = None if raw else calibration_of(found)
     model = Probabilities(found.classifier, calibration).to(place).eval()

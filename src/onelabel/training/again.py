@@ -40,6 +40,8 @@ class Origin:
         """Read it from a run folder."""
         path = Path(run) / FILE
         if not path.is_file():
+            if not (path.parent / "weights-best.safetensors").is_file():
+                raise FileNotFoundError(f"{run}: no weights yet; resume the run first")
             raise FileNotFoundError(f"{run}: does not say what data it was trained on ({FILE} is missing); give DATA")
         found = read_json(path)
         with reading(path, "the origin of a run", remedy="give DATA"):

@@ -126,8 +126,14 @@ def features_of(classifier: Classifier, feed: Feed, fabric: Any, config: TrainCo
         return torch.from_numpy(np.array(found.array, dtype=np.float32)).to(feed.device)
     was, rows = backbone.training, _share(feed.rows, fabric)
     backbone.eval()
-    with torch.autocast(feed.device.type, enabled=False):
-        parts = [backbone(classifier.normalise(x)).float() for x in feed.batches(rows, config.eval_batch_size)]
+    parts, shown = [], fabric.is_global_zero and isinstance(feed.part, Dataset)
+    with (
+        torch.autocast(feed.device.type, enabled=False),
+        progress(f"features of {feed.name}", len(rows), wanted=shown) as advance,
+    ):
+        for x in feed.batches(rows, config.eval_batch_size):
+            parts.append(backbone(classifier.normalise(x)).float())
+            advance(len(x))
     backbone.train(was)
     return _everything(torch.cat(parts), feed.rows, fabric)
 

@@ -125,7 +125,7 @@ def fit(session: Session, feeds: Feeds, position: Position, checkpoints: Checkpo
     """The epochs of one phase, from `position` on."""
     config, phase, criterion = session.config, session.phase, session.criterion
     ticked = saved = time.monotonic()
-    with Bar(phase.epochs * session.train.rows, show=folder.writes) as bar:
+    with Bar(phase.epochs * session.train.rows, show=folder.writes) as bar, folder.saving():
         while position.epoch < phase.epochs and not position.stopped:
             epoch, plan = position.epoch, session.plan(position.epoch)
             session.begin_epoch(epoch)
@@ -134,7 +134,9 @@ def fit(session: Session, feeds: Feeds, position: Position, checkpoints: Checkpo
             step, done = session.step, plan.done
             step.begin(plan.order, plan.flips, done[position.update])
             staged = staged_inputs(session, plan, position.update)
+            title, before = f"{phase.name} {epoch + 1}/{phase.epochs}", epoch * done[-1]
             bar.begin()
+            bar.show(title, before + done[position.update])
             for sizes in plan.updates[position.update :]:
                 if staged is not None:
                     step.staged.extend(next(staged) for _ in sizes)
@@ -148,7 +150,7 @@ def fit(session: Session, feeds: Feeds, position: Position, checkpoints: Checkpo
                 if now - ticked > config.log_seconds:  # only here, and for a checkpoint, the host waits for the device
                     ticked = now
                     loss = check_loss(session, plan, position)
-                    bar.show(f"{phase.name} {epoch + 1}/{phase.epochs}", epoch * done[-1] + done[position.update], loss)
+                    bar.show(title, before + done[position.update], loss)
                 due = now - saved > config.checkpoint_seconds and not session.split  # those are gathered by all at once
                 due |= config.checkpoint_steps > 0 and position.update % config.checkpoint_steps == 0
                 if folder.interrupted or (due and position.update < len(plan.updates)):
@@ -170,6 +172,7 @@ def fit(session: Session, feeds: Feeds, position: Position, checkpoints: Checkpo
             checkpoints.save(session, position)
             saved = time.monotonic()
             bar.metric = f"  {'likelihood' if 'likelihood' in name else 'mAP'} {values[-1]:.2f}" if values else ""
+            bar.show(title, before + done[-1], loss)
             folder.log(row, speed=position.speeds[-1])
             folder.stop_if_interrupted()
 

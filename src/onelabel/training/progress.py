@@ -18,7 +18,7 @@ class Bar(contextlib.AbstractContextManager["Bar"]):
         self.task: Any = None
         self.began, self.rows = time.perf_counter(), 0
         if show:
-            self.bar = make_bar("{task.description}", "bar", "{task.fields[note]}", "left", transient=False)
+            self.bar = make_bar("{task.description}", "bar", "left", "{task.fields[note]}", transient=False)
 
     def __enter__(self) -> Bar:
         if self.bar is not None:
@@ -40,5 +40,6 @@ class Bar(contextlib.AbstractContextManager["Bar"]):
 
     def show(self, title: str, done: int, loss: float | None = None) -> None:
         if self.bar is not None and self.task is not None:
-            note = f"{self.speed:,.0f} img/s" + ("" if loss is None else f"  loss {loss:.4f}") + self.metric
+            speed = f"{self.speed:,.0f} img/s" if self.rows else ""
+            note = speed + ("" if loss is None else f"  loss {loss:.4f}") + self.metric
             self.bar.update(self.task, description=title, completed=done, note=note)

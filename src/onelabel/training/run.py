@@ -9,11 +9,14 @@ checkpoint/ tensorboard/ run.lock
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -102,7 +105,7 @@ class RunFolder:
 
     def __init__(self, path: Path | None, config: TrainConfig, class_names: tuple[str, ...], writes: bool) -> None:
         self.path, self.config, self.class_names, self.writes = path, config, class_names, writes
-        self.interrupted = False
+        self.interrupted = self.saves = False
         self.lock: Any = None
         self.logger: Any = None
         self.scores: dict[str, Any] = {}
@@ -170,9 +173,21 @@ class RunFolder:
             self.lock.close()
 
     def _interrupt(self, number: int, frame: Any) -> None:
-        if self.interrupted:
+        if self.interrupted or not self.saves:
             raise KeyboardInterrupt
         self.interrupted = True
+        if not os.environ.get("ONELABEL_QUIET"):  # written past sys.stderr, which may be in the middle of a line
+            os.write(2, b"onelabel: stopping after this step, with a checkpoint; once more stops at once\n")
+
+    @contextlib.contextmanager
+    def saving(self) -> Iterator[None]:
+        """Inside, who is told to stop goes on to the next checkpoint; outside there is nothing to save, so at once."""
+        self.saves = True
+        try:
+            yield
+        finally:
+            self.saves = False
+        self.stop_if_interrupted()
 
     def stop_if_interrupted(self) -> None:
         if self.interrupted:
