@@ -49,6 +49,11 @@ def test_answers_override_single_entries(tmp_path: Path) -> None:
         patch.setattr("onelabel.review.export.load_answers", lambda path: answers)
         after = relabelled(splits, tmp_path / "reviewed.db").train.observed
     assert after == before.with_updates([0, 3], [1, 2], [-1, 1])
+    nothing = Answers(np.zeros(0, int), np.zeros(0, int), np.zeros(0, np.int8), {"class_names": None})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("onelabel.review.export.load_answers", lambda path: nothing)
+        with pytest.raises(ValueError, match=r"reviewed\.db: nothing was answered yet; open it with `onelabel review`"):
+            relabelled(splits, tmp_path / "reviewed.db")
 
 
 def test_labels_of_other_data_are_refused(tmp_path: Path) -> None:

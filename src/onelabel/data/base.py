@@ -243,7 +243,7 @@ def make_splits(
     if "test" in made:
         made["test"] = _kept(made["test"], np.arange(len(made["test"])), usable["test"], f"{name}/test")
     if len(made["train"]) == 0:
-        raise DataError(f"{name}: no usable training rows; {report.text(names=2)}".replace("\n", "; "))
+        raise DataError(f"{name}: no usable training rows; {report.line(names=2)}")
     parts = {part: value for part, value in made.items() if len(value)}
     return Splits(name, parts["train"], parts.get("validation"), parts.get("test"), tuple(notes))
 

@@ -150,7 +150,7 @@ def own_splits(
 ) -> Splits[Any]:
     """Splits of own data. `complete` says that every label a row lacks is absent, which makes its labels clean."""
     if not len(records):
-        met = f"; {report.text(names=3)}".replace("\n", "; ") if len(report) else ""
+        met = f"; {report.line()}" if len(report) else ""
         raise DataError(
             f"{name}: no pictures found{met}; give a folder with a folder of pictures per class, or a table"
         )

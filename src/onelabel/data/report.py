@@ -110,17 +110,22 @@ class Report:
         """The report in words: a line per kind with its count, then up to `names` names each."""
         if not self.problems:
             return "no problems"
-        lines = []
-        for kind, count in self.counts.items():
-            lost, meaning = KINDS[kind]
-            lines.append(f"{count:,} {kind}{' (left out)' if lost else ''}: {meaning}")
-            shown = [problem for problem in self.problems if problem.kind == kind][:names]
-            lines += [f"    {p.name}" + (f": {p.detail}" if p.detail else "") for p in shown]
-            if count > names:
-                lines.append(f"    and {count - names:,} more")
-        return "\n".join(lines)
+        return "\n".join(line for said, shown in self._kinds(names) for line in (said, *(f"    {s}" for s in shown)))
 
     __str__ = text
+
+    def line(self, names: int = 3) -> str:
+        """The same in one line, for an error."""
+        return "; ".join(f"{said}: {', '.join(shown)}" for said, shown in self._kinds(names))
+
+    def _kinds(self, names: int) -> Iterator[tuple[str, list[str]]]:
+        """What is said of each kind of problem, and up to `names` of those that have it."""
+        for kind, count in self.counts.items():
+            lost, meaning = KINDS[kind]
+            found = [problem for problem in self.problems if problem.kind == kind][:names]
+            shown = [p.name + (f": {p.detail}" if p.detail else "") for p in found]
+            shown += [f"and {count - names:,} more"] if count > names else []
+            yield f"{count:,} {kind}{' (left out)' if lost else ''}: {meaning}", shown
 
     def to_dict(self) -> dict[str, Any]:
         """Counts and every problem, for JSON."""

@@ -72,6 +72,6 @@ def verify_splits(splits: Splits[Any], *, verify: Verify = "decode", workers: in
 def with_parts(splits: Splits[Any], parts: Mapping[str, Any]) -> Splits[Any]:
     """`splits` with parts that lost rows: one without any leaves, and training rows there must be."""
     if not len(parts["train"]):
-        raise DataError(f"{splits.name}: no usable training rows; {splits.report.text(names=2)}".replace("\n", "; "))
+        raise DataError(f"{splits.name}: no usable training rows; {splits.report.line(names=2)}")
     left: dict[str, Any] = {name: part if part is None or len(part) else None for name, part in parts.items()}
     return replace(splits, **left)

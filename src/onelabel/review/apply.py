@@ -30,8 +30,11 @@ def relabelled(splits: Splits[Any], path: str | Path) -> Splits[Any]:
         names = answers.meta.get("class_names")
         if names is not None and tuple(names) != train.class_names:
             raise ValueError(f"{path}: answers about other classes than those of {splits.name}")
+        if not len(answers.rows):
+            raise ValueError(f"{path}: nothing was answered yet; open it with `onelabel review`")
         rows = _training_rows(train, answers, path)
         mine = rows >= 0
+        say(f"{path}: {int(mine.sum()):,} answers are trained on")
         labels = train.observed.with_updates(rows[mine], answers.cols[mine], answers.values[mine])
     if labels.shape != train.observed.shape:
         raise ValueError(

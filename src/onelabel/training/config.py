@@ -143,8 +143,8 @@ class TrainConfig:
         for name in settings:
             if name not in known:
                 near = difflib.get_close_matches(name, known, n=1)
-                hint = f"did you mean {near[0]!r}? " if near else ""
-                raise TypeError(f"there is no setting {name!r}; {hint}settings are {', '.join(known)}")
+                hint = f"did you mean {near[0]!r}?" if near else f"settings are {', '.join(known)}"
+                raise TypeError(f"there is no setting {name!r}; {hint}")
         return cls(**settings)
 
     @classmethod
