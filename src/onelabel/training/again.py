@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from onelabel.system import check_schema, read_json, reading
-from onelabel.training.files import write_json
+from onelabel.training.files import best_weights, write_json
 
 FILE, SCHEMA = "data.json", 1
 
@@ -40,8 +40,7 @@ class Origin:
         """Read it from a run folder."""
         path = Path(run) / FILE
         if not path.is_file():
-            if not (path.parent / "weights-best.safetensors").is_file():
-                raise FileNotFoundError(f"{run}: no weights yet; resume the run first")
+            best_weights(path.parent)  # where it has none, that is the remedy to name
             raise FileNotFoundError(f"{run}: does not say what data it was trained on ({FILE} is missing); give DATA")
         found = read_json(path)
         with reading(path, "the origin of a run", remedy="give DATA"):

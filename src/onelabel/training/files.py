@@ -51,6 +51,14 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     return loaded
 
 
+def best_weights(run: Path) -> Path:
+    """The file of a run's best weights."""
+    path = run / "weights-best.safetensors"
+    if not path.is_file():
+        raise FileNotFoundError(f"{run}: no weights yet; resume the run first")
+    return path
+
+
 def link(source: Path, target: Path) -> None:
     """The same file under another name, a copy where the file system has no links."""
     import shutil

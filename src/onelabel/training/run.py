@@ -28,7 +28,15 @@ from onelabel.models import Classifier
 from onelabel.system import check_schema, read_json, reading, say
 from onelabel.training.config import SCHEMA, TrainConfig
 from onelabel.training.environment import describe, make_logger
-from onelabel.training.files import explaining, read_tensors, write_array, write_json, write_tensors, write_text
+from onelabel.training.files import (
+    best_weights,
+    explaining,
+    read_tensors,
+    write_array,
+    write_json,
+    write_tensors,
+    write_text,
+)
 from onelabel.training.machine import TrainingError
 from onelabel.training.recording import Recorder, Recording
 from onelabel.training.restore import classifier_from, weights_metadata
@@ -71,10 +79,9 @@ class Run:
         if not (folder / "config.toml").is_file():
             told = "give the folder that `onelabel train` named in its last line"
             raise FileNotFoundError(f"{folder}: no run there (config.toml is missing); {told}")
-        if not (folder / "weights-best.safetensors").is_file():
-            raise FileNotFoundError(f"{folder}: no weights yet; resume the run first")
+        weights = best_weights(folder)
         config = TrainConfig.load(folder / "config.toml")
-        classifier, names = classifier_from(folder / "weights-best.safetensors")
+        classifier, names = classifier_from(weights)
         with reading(folder / "metrics.jsonl", "JSON lines"):
             lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
             history = [dict(json.loads(line)) for line in lines]
@@ -176,7 +183,7 @@ class RunFolder:
         if self.interrupted or not self.saves:
             raise KeyboardInterrupt
         self.interrupted = True
-        if not os.environ.get("ONELABEL_QUIET"):  # written past sys.stderr, which may be in the middle of a line
+        if self.writes and not os.environ.get("ONELABEL_QUIET"):  # past sys.stderr, which may be within a line
             os.write(2, b"onelabel: stopping after this step, with a checkpoint; once more stops at once\n")
 
     @contextlib.contextmanager
