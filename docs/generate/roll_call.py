@@ -7,6 +7,7 @@ Writes docs/figures/roll-call.svg and the tables between the pages' marks. A tes
 
 from __future__ import annotations
 
+import itertools
 import json
 import statistics
 from collections.abc import Mapping, Sequence
@@ -29,7 +30,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs" / "roll-call.md", ROOT / "docs" / "roll-call-tried.md"
 MARKS = "<!-- {}: docs/generate/roll_call.py -->", "<!-- /{} -->"
 UNIFORM = ("uniform1200", "uniform:1", "uniform:2", "uniform:3", "uniform:4")
-DRAWS = {"five even draws": UNIFORM, "common first": ("biased:1:1200",), "rare first": ("biased:-1:1200",)}
+BIASED = {"common first": ("biased:1:1200",), "rare first": ("biased:-1:1200",)}
+DRAWS = {"five even draws": UNIFORM, **BIASED}
+TUNED_DRAWS = {"even draw": UNIFORM[:1], **BIASED}
 OTHERS = ("roll-call:even", "gr", "em", "bce")
 FINETUNED = {"test_map": "plain", "test_map_averaged_flip": "averaged weights, flips"}
 WORDS = {
@@ -53,19 +56,26 @@ PANELS = (
 
 
 def runs_of(rows: Sequence[Any], method: str, draws: Sequence[str], mode: str = "linear") -> Cell:
-    """All draws and seeds of a method; linear ones in each draw at the rate and batch of the best validation mAP."""
-    picked = (tables.pick(rows, "voc2012", method, mode, draw=draw) for draw in draws)
-    return Cell(tuple(row for cell in picked if cell is not None for row in cell.rows))
+    """All draws and seeds of a method; linear ones in each draw at the rate and batch of the best validation mAP.
+
+    Which of its labels is named is nothing to a network that is told them all: it has one draw's runs in every draw.
+    """
+    picked = {draw: tables.pick(rows, "voc2012", method, mode, draw=draw) for draw in draws}
+    if method in ("bce", "bce-ls"):
+        published = tables.pick(rows, "voc2012", method, mode, draw=UNIFORM[0])
+        told = published.rows if published else ()
+        picked |= {draw: Cell(tuple(replace(r, draw=draw) for r in told)) for draw in draws if picked[draw] is None}
+    return Cell(tuple(row for cell in picked.values() if cell is not None for row in cell.rows))
 
 
 def ahead(ours: Cell, theirs: Sequence[Cell], field: str) -> list[tuple[float, int, float | None]]:
-    """Of each other: what ours is ahead by, the runs that both have, and the p of a paired t-test (Holm's over all)."""
+    """Of each other: what ours is ahead by in runs that both have, how many, and the p of a paired t-test (Holm's)."""
     mine = ours.values(field)
     values = [each.values(field) for each in theirs]
-    gaps = [statistics.fmean(mine.values()) - statistics.fmean(each.values()) for each in values]
-    shared = [len(mine.keys() & each.keys()) for each in values]
-    tested = [paired_p(mine, each) if n >= PAIRS else None for each, n in zip(values, shared, strict=True)]
-    return list(zip(gaps, shared, holm(tested), strict=True))
+    shared = [mine.keys() & each.keys() for each in values]
+    gaps = [statistics.fmean(mine[key] - each[key] for key in both) for each, both in zip(values, shared, strict=True)]
+    tested = [paired_p(mine, each) if len(both) >= PAIRS else None for each, both in zip(values, shared, strict=True)]
+    return list(zip(gaps, map(len, shared), holm(tested), strict=True))
 
 
 def compared(ours: Cell, theirs: Sequence[Cell], field: str) -> list[str]:
@@ -96,15 +106,10 @@ def linear(rows: Sequence[Any]) -> str:
 def finetuned(rows: Sequence[Any]) -> str:
     """Seeds of each draw, fine-tuned; a dash: not run."""
     others = ("lasd", "gr", "em", "iun", "bce", "bce-ls")
-    names = {UNIFORM[0]: "even draw", "biased:1:1200": "common first", "biased:-1:1200": "rare first"}
-    full = {m: runs_of(rows, m, UNIFORM[:1], "finetune").rows for m in others if m.startswith("bce")}
     body = []
-    for draw, name in names.items():
-        ours = runs_of(rows, "roll-call", [draw], "linearinit")
-        theirs = {m: runs_of(rows, m, [draw], "finetune") for m in others}
-        # which of its labels is named is nothing to a network that is told them all
-        theirs |= {m: Cell(tuple(replace(row, draw=draw) for row in runs)) for m, runs in full.items()}
-        theirs = {m: cell for m, cell in theirs.items() if cell.rows}
+    for name, draws in TUNED_DRAWS.items():
+        ours = runs_of(rows, "roll-call", draws, "linearinit")
+        theirs = {m: cell for m in others if (cell := runs_of(rows, m, draws, "finetune")).rows}
         for field, text in FINETUNED.items():
             mine, *found = compared(ours, list(theirs.values()), field)
             beside = dict(zip(theirs, found, strict=True))
@@ -112,16 +117,19 @@ def finetuned(rows: Sequence[Any]) -> str:
     return lined(["test mAP, fine-tuned", *(WORDS[m] for m in ("roll-call", *others))], body)
 
 
-def everyone(rows: Sequence[Any]) -> str:
+def everyone(rows: Sequence[Any], *, tuned: bool) -> str:
     """Every method of the catalogue: what roll call is ahead by, and whether a test can tell (5%, Holm's by column)."""
+    shown, mode, fields = (TUNED_DRAWS, "finetune", FINETUNED) if tuned else (DRAWS, "linear", {"test_map": ""})
     names = {row.label for row in rows if ":" not in row.label and row.dataset == "voc2012"} - {"roll-call"}
-    tuned = {name: runs_of(rows, name, UNIFORM[:1], "finetune") for name in names}
-    body = {name: [f"`{name}`"] for name in sorted(names, key=lambda n: -(tuned[n].mean("test_map") or 0.0))}
-    head = ["`roll-call`"]
-
-    def column(ours: Cell, theirs: Mapping[str, Cell], field: str) -> None:
+    found = {name: {draw: runs_of(rows, name, of, mode) for draw, of in shown.items()} for name in names}
+    first = next(iter(shown))
+    body = {name: [f"`{name}`"] for name in sorted(names, key=lambda n: -(found[n][first].mean("test_map") or 0.0))}
+    head, titles = ["`roll-call`"], ["test mAP"]
+    for (draw, of), (field, text) in itertools.product(shown.items(), fields.items()):
+        ours = runs_of(rows, "roll-call", of, "linearinit" if tuned else mode)
         head.append(f"**{ours.text(field)}**")
-        run = {name: cell for name, cell in theirs.items() if cell.values(field)}
+        titles.append(f"{draw}, {text}" if text else draw)
+        run = {name: cells[draw] for name, cells in found.items() if cells[draw].values(field)}
         told = dict(zip(run, ahead(ours, list(run.values()), field), strict=True))
         for name, line in body.items():
             if name not in run:
@@ -129,14 +137,9 @@ def everyone(rows: Sequence[Any]) -> str:
                 continue
             gap, _, p = told[name]
             star = "" if p is None or p > 0.05 else "*"
-            runs = "" if len(run[name].rows) == len(ours.rows) else f", {len(run[name].rows)} runs"
+            n = len(run[name].rows)
+            runs = "" if n == len(ours.rows) else f", {n} runs" if n > 1 else ", one run"
             line.append(f"{run[name].text(field)} ({gap:+.2f}{star}{runs})")
-
-    for draws in DRAWS.values():
-        column(runs_of(rows, "roll-call", draws), {name: runs_of(rows, name, draws) for name in names}, "test_map")
-    for field in FINETUNED:
-        column(runs_of(rows, "roll-call", UNIFORM[:1], "linearinit"), tuned, field)
-    titles = ["test mAP", *(f"linear, {name}" for name in DRAWS), *(f"fine-tuned, {t}" for t in FINETUNED.values())]
     return lined(titles, [head, *body.values()])
 
 
@@ -178,7 +181,8 @@ def elsewhere(measured: Mapping[str, Any]) -> str:
 
 def fill(page: str, rows: Sequence[Any]) -> str:
     """The page with each table that it has marks for between them."""
-    tables_of = {"paired": linear(rows), "fine-tuned": finetuned(rows), "all": everyone(rows)}
+    tables_of = {"paired": linear(rows), "fine-tuned": finetuned(rows)}
+    tables_of |= {"all-linear": everyone(rows, tuned=False), "all-fine-tuned": everyone(rows, tuned=True)}
     for name, made_by in {"pull": pull, "elsewhere": elsewhere}.items():
         stored = ROOT / "docs" / "results" / f"roll-call-{name}.json"
         tables_of[name] = made_by(json.loads(stored.read_text(encoding="utf-8")))

@@ -297,6 +297,19 @@ def test_other_uniform_draws_are_one_column_with_their_spread() -> None:
     assert page.draws(tables.Results(some_rows("linear"), {}), "voc2012") == "Not run."
 
 
+def test_draws_of_fine_tuned_runs_show_averaged_weights_and_name_another_mode() -> None:
+    rows = []
+    for mode, value in (("finetune", 80.0), ("linearinit", 90.0)):
+        for draw, less in ((None, 0.0), ("biased:1", 5.0)):
+            which = {"draws": [draw]} if draw else {}
+            plan = bench.make_plan("voc2012", ["em"], modes=[mode], seeds=[0], search=False, **which)
+            rows += [p.row(test_map=value - less, test_map_averaged_flip=value - less + 1) for p in plan]
+    text = page.draws(tables.Results(rows, {}), "voc2012", ("finetune", "linearinit"))
+    assert "| method | uniform1200 | biased:1:1200 |" in text
+    assert "| em (linearinit) | 90.00 / 91.00 | 85.00 / 86.00 |" in text
+    assert "| em | 80.00 / 81.00 | 75.00 / 76.00 |" in text
+
+
 def test_old_results_are_imported_under_the_identity_of_new_ones() -> None:
     from onelabel.bench.importing import voc_finetune_rows
 

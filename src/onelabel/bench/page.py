@@ -58,6 +58,7 @@ SEARCHED = (
 STUDENTS = (
     "Fine-tunings after which a student was taught by the averaged weights ([roll call](roll-call.md)), or was not."
 )
+TUNED_DRAWS = "Test mAP, plain / of averaged weights and mirrored test pictures."
 ORDERED = (
     "Of each table the pairs of methods whose published means differ by half a point or more: does the better one "
     "stand above the other here, too?"
@@ -91,6 +92,7 @@ def page(found: Results, dataset: str = DATASET, *, figures: Collection[str] = (
     parts += ["## Does ours order methods as the papers do?", ORDERED, orders(found, dataset), found.remarks]
     parts += ["## Searched settings", SEARCHED, text] if (text := searched(found, dataset)) else []
     parts += ["## Other label draws, linear", draws(found, dataset)]
+    parts += ["## Other label draws, fine-tuned", TUNED_DRAWS, draws(found, dataset, ("finetune", "linearinit"))]
     parts += ["## Students", STUDENTS, text] if (text := students(found, dataset)) else []
     parts += ["## Early stopping", text] if (text := stopping(found, dataset)) else []
     parts += ["## The papers' tables", "Each as `onelabel bench table NAME --results docs/results/bench` prints it."]

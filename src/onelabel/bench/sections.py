@@ -46,35 +46,46 @@ def searched(found: Results, dataset: str) -> str:
     )
 
 
-def draws(found: Results, dataset: str) -> str:
-    """Linear results on draws other than the published one: other uniform ones as one column, each biased one."""
-    rows = [r for r in found.rows if r.done and r.dataset == dataset and r.mode == "linear" and r.plan == "table"]
+def draws(found: Results, dataset: str, modes: Sequence[str] = ("linear",)) -> str:
+    """Results on draws other than the published one: other uniform ones as one column, each biased one.
+
+    Fine-tuned ones as the weights are / averaged, with mirrored test pictures.
+    """
+    rows = [r for r in found.rows if r.done and r.dataset == dataset and r.mode in modes and r.plan == "table"]
     kinds = sorted({r.draw for r in rows if not r.draw.startswith("missing")} - {PUBLISHED})
     if not kinds:
         return "Not run."
     uniform = [kind for kind in kinds if kind.startswith("uniform")]
     biased = [kind for kind in kinds if kind not in uniform]
     lines = []
-    for name in dict.fromkeys(r.label for r in rows if r.draw != PUBLISHED):
-        first, *others = (pick(found.rows, dataset, name, "linear", draw=draw) for draw in (PUBLISHED, *biased))
+    for name, mode in dict.fromkeys((r.label, r.mode) for r in rows if r.draw != PUBLISHED):
+        first, *others = (pick(found.rows, dataset, name, mode, draw=draw) for draw in (PUBLISHED, *biased))
         means = [
             mean
             for draw in uniform
-            if (cell := pick(found.rows, dataset, name, "linear", draw=draw)) and (mean := cell.mean("test_map"))
+            if (cell := pick(found.rows, dataset, name, mode, draw=draw)) and (mean := cell.mean("test_map"))
         ]
         spread = f" ± {statistics.stdev(means):.2f}" if len(means) > 1 else ""
         over = f"{statistics.fmean(means):.2f}{spread} ({len(means)} draws)" if means else NOT_RUN
-        texts = [cell.text("test_map") if cell else NOT_RUN for cell in (first, *others)]
+        texts = [_plain_and_averaged(cell) if cell else NOT_RUN for cell in (first, *others)]
         rank = -(first.mean("test_map") or 0) if first else 0.0
-        lines.append((rank, (name, texts[0], over, *texts[1:])))
-    notes = (
-        f"{PUBLISHED} and biased: mean ± std over seeds; other uniform draws: mean ± std over draws of the mean over "
-        "seeds",
+        label = name if mode == modes[0] else f"{name} ({mode})"
+        lines.append((rank, (label, texts[0], *([over] if uniform else []), *texts[1:])))
+    notes = [
+        f"{PUBLISHED} and biased: mean ± std over seeds"
+        + (
+            "; other uniform draws: mean ± std over draws of the mean over seeds" if uniform else ", one seed without ±"
+        ),
         "biased:B:SEED: a present class is named with probability ∝ its frequency to the power B",
-    )
-    columns = ("method", PUBLISHED, "other uniform draws", *biased)
+    ]
+    columns = ("method", PUBLISHED, *(["other uniform draws"] if uniform else []), *biased)
     ordered = tuple(line for _, line in sorted(lines, key=lambda item: item[0]))
-    return as_text(Sheet(f"{dataset}, linear, by draw", columns, ordered, notes), "markdown")
+    return as_text(Sheet(f"{dataset}, {modes[0]}, by draw", columns, ordered, tuple(notes)), "markdown")
+
+
+def _plain_and_averaged(cell: Cell) -> str:
+    averaged = cell.text("test_map_averaged_flip") if cell.mean("test_map_averaged_flip") is not None else ""
+    return f"{cell.text('test_map')} / {averaged}" if averaged else cell.text("test_map")
 
 
 def students(found: Results, dataset: str) -> str:
