@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-from onelabel.data import load_dataset
+from onelabel.data import DataError, load_dataset
 from onelabel.recovery import export_run, predict
 from onelabel.recovery.prediction import find_pictures
+from onelabel.training import train
 
 NAMES = tuple("abcdefghij")
 
@@ -113,6 +115,53 @@ def test_predict_streams_shards_and_reports(run: Path, pictures: Path, tmp_path:
         predict(run, [pictures], tmp_path / "x.txt")
     with pytest.raises(FileNotFoundError, match="no such picture"):
         predict(run, [tmp_path / "nothing.png"], tmp_path / "x.jsonl")
+    assert not (tmp_path / "x.jsonl").exists()
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e4], ids=["alike", "units of their own"])
+def test_predict_scores_rows_of_features(tmp_path: Path, scale: float) -> None:
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rng = np.random.default_rng(0)
+    y = (rng.random((120, 4)) < 0.4).astype(np.uint8)
+    y[~y.any(1), 0] = 1
+    X = (y @ rng.standard_normal((4, 6)) + rng.standard_normal((120, 6))).astype(np.float32)
+    X[:, :3] *= scale
+    np.savez(tmp_path / "train.npz", X=X, true=y, class_names=np.array(NAMES[:4]))
+    run = train(load_dataset(tmp_path / "train.npz"), out=tmp_path / "run", epochs=2, device="cpu")
+    new = X[:25].copy()
+    new[3, 1] = np.nan
+    np.save(tmp_path / "new.npy", new)
+    np.savez(tmp_path / "new.npz", features=new)
+    columns = {f"x{j}": new[:, j] for j in range(6)} | {"b": np.zeros(25, np.int8)}  # of a class, so no feature
+    parquet.write_table(pa.table(columns), tmp_path / "new.parquet")
+    cells = ["?" if np.isnan(v) else repr(float(v)) for v in new.ravel()]
+    body = "\n".join(",".join([*cells[6 * i : 6 * i + 6], "?"]) for i in range(25))
+    names = "\n".join(f"@attribute x{j} numeric" for j in range(6))
+    (tmp_path / "new.arff").write_text(f"@relation new\n{names}\n@attribute a {{0,1}}\n@data\n{body}\n")
+    with torch.inference_mode():
+        expected = torch.sigmoid(run.classifier.cpu()(torch.from_numpy(new))).numpy()
+    for suffix in ("npy", "npz", "parquet", "arff"):
+        file, out = tmp_path / f"new.{suffix}", tmp_path / f"{suffix}.jsonl"
+        told = predict(run, [file], out, raw=True, floor=0, batch_size=7, device="cpu")
+        assert told == {"pictures": 24, "failed": 1, "calibrated": False}
+        lines = [json.loads(line) for line in out.read_text().splitlines()]
+        assert [line["path"] for line in lines] == [f"{file}:{i}" for i in range(25)]
+        assert lines.pop(3)["error"] == "a feature is not finite"
+        p = [[dict(zip(line["classes"], line["probabilities"], strict=True))[n] for n in NAMES[:4]] for line in lines]
+        np.testing.assert_allclose(p, np.delete(expected, 3, 0), atol=2e-6)
+    both = [tmp_path / "new.npy", tmp_path / "new.npz"]
+    parts = []
+    for i in (1, 2, 3):
+        predict(run, both, tmp_path / f"{i}.jsonl", shard=(i, 3), device="cpu")
+        parts += [json.loads(line)["path"] for line in (tmp_path / f"{i}.jsonl").read_text().splitlines()]
+    assert sorted(parts) == sorted(f"{file}:{i}" for file in both for i in range(25))
+    np.save(tmp_path / "narrow.npy", new[:, :5])
+    with pytest.raises(DataError, match="5 features a row, expected 6 as in training"):
+        predict(run, [tmp_path / "narrow.npy"], tmp_path / "x.jsonl")
+    with pytest.raises(DataError, match=r"expected \.npy, \.npz, \.parquet, \.arff"):
+        predict(run, [tmp_path / "photo.jpg"], tmp_path / "x.jsonl")
+    with pytest.raises(FileNotFoundError, match="no such file"):
+        predict(run, [tmp_path / "gone.npy"], tmp_path / "x.jsonl")
     assert not (tmp_path / "x.jsonl").exists()
 
 

@@ -1,4 +1,4 @@
-"""`onelabel predict`: a run's labels for pictures."""
+"""`onelabel predict`: a run's labels for pictures, or for rows of features."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ app = typer.Typer()
 @app.command()
 def predict(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
-    paths: Annotated[list[str], typer.Argument(metavar="PATHS", help="Pictures, folders, .txt lists, addresses.")],
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATHS",
+            help="Pictures, folders, .txt lists, addresses; of a run on features .npy, .npz, .parquet or .arff files.",
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="A .parquet or .jsonl file.")] = Path("predictions.parquet"),
     threshold: Annotated[float, typer.Option(help="Probability from which a label is given.")] = 0.5,
     floor: Annotated[float, typer.Option(help="Least probability that is written.")] = 0.05,
@@ -31,19 +37,22 @@ def predict(
 ) -> None:
     """Score pictures and stream the result.
 
-    Examples: onelabel predict runs/mine photos/ --out labels.jsonl; onelabel predict runs/mine urls.txt --shard 2/4
+    Examples: onelabel predict runs/mine photos/ --out labels.jsonl; onelabel predict runs/mine urls.txt --shard 2/4;
+    onelabel predict runs/yeast new.npz
     """
     from onelabel.recovery import predict as work
     from onelabel.system import refuse_existing
+    from onelabel.training import Run
     from onelabel.training.carried import LEAST
 
+    loaded = Run.load(run)
     if not force:
         refuse_existing(out, remedy="give another --out, or --force to overwrite it")
     first, slash, second = shard.partition("/")
     if not slash or not first.isdigit() or not second.isdigit():
         raise ValueError(f"--shard: {shard!r}, expected i/n such as 2/4")
     found = work(
-        run,
+        loaded,
         paths,
         out,
         threshold=threshold,
@@ -58,5 +67,6 @@ def predict(
         emit({"file": out, **found})
         return
     kind = "calibrated probabilities" if found["calibrated"] else "the classifier's sigmoids, uncalibrated"
-    why = "" if found["calibrated"] or raw else f" (a calibration needs {LEAST} validation pictures in training)"
-    typer.echo(f"{out}: {found['pictures']:,} pictures, {found['failed']:,} failed; {kind}{why}")
+    what = "pictures" if loaded.classifier.takes_pictures else "rows"
+    why = "" if found["calibrated"] or raw else f" (a calibration needs {LEAST} validation {what} in training)"
+    typer.echo(f"{out}: {found['pictures']:,} {what}, {found['failed']:,} failed; {kind}{why}")

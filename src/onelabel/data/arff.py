@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import xml.etree.ElementTree as tree_parser
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,22 @@ def read_arff(
     Numeric attributes are one column each; nominal ones of two values too, and of more values one column a value.
     Missing values (?) are not a number in features and refused in labels.
     """
+    names, values, relation, data = _parse(file)
+    chosen = _label_columns(file, names, relation, labels)
+    of_labels = data[:, chosen]
+    if not np.isin(of_labels, (-1, 0, 1)).all():
+        raise DataError(f"{file}: a label is missing or neither 0 nor 1")
+    return _features(data, values, chosen), of_labels.astype(np.int8), tuple(names[i] for i in chosen)
+
+
+def read_arff_features(file: Path, *, without: Collection[str] = ()) -> NDArray[np.float32]:
+    """The features alone, of all attributes but those named; what labels the file has may be missing (?)."""
+    names, values, _, data = _parse(file)
+    return _features(data, values, [i for i, name in enumerate(names) if name in without])
+
+
+def _parse(file: Path) -> tuple[list[str], list[list[str] | None], str, NDArray[np.float64]]:
+    """Attributes, the values of nominal ones, the relation's name, and the cells as numbers."""
     lines = iter(enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), 1))
     names: list[str] = []
     values: list[list[str] | None] = []  # the nominal values, None for a number
@@ -44,16 +60,15 @@ def read_arff(
                 raise DataError(f"{file}:{number}: attribute type {kind!r}, expected numeric or nominal")
         elif text.lower().startswith("@data"):
             break
-    chosen = _label_columns(file, names, relation, labels)
-    data = np.zeros((0, len(names)))
     rows = [_row(file, number, line.strip(), values) for number, line in lines if _is_data(line)]
-    if rows:
-        data = np.stack(rows)
-    of_labels = data[:, chosen]
-    if not np.isin(of_labels, (-1, 0, 1)).all():
-        raise DataError(f"{file}: a label is missing or neither 0 nor 1")
+    return names, values, relation, np.stack(rows) if rows else np.zeros((0, len(names)))
+
+
+def _features(
+    data: NDArray[np.float64], values: list[list[str] | None], labels: Collection[int]
+) -> NDArray[np.float32]:
     columns = []
-    for column in (i for i in range(len(names)) if i not in set(chosen)):
+    for column in (i for i in range(len(values)) if i not in set(labels)):
         nominal_values = values[column]
         if nominal_values is not None and len(nominal_values) > 2:
             columns += [
@@ -62,7 +77,7 @@ def read_arff(
         else:
             columns.append(data[:, column])
     X = np.stack(columns, axis=1) if columns else np.zeros((len(data), 0))
-    return X.astype(np.float32), of_labels.astype(np.int8), tuple(names[i] for i in chosen)
+    return X.astype(np.float32)
 
 
 def _label_columns(file: Path, names: list[str], relation: str, labels: Sequence[str] | None) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from onelabel.labels import Labels
 from onelabel.system import need, reading
 
-from .arff import read_arff
+from .arff import read_arff, read_arff_features
 from .base import Draw, Part, Splits, make_splits
 from .report import DataError, Report
 
+FORMATS = (".npy", ".npz", ".parquet", ".arff")
 FEATURE_KEYS = ("X", "features", "x", "embeddings", "embedding")
 LABEL_KEYS = ("observed", "true", "y", "Y", "labels")
 
@@ -85,6 +86,35 @@ def load_matrix(
     )
 
 
+def read_features(path: str | Path, *, without: Collection[str] = ()) -> NDArray[Any]:
+    """The features alone of a file that `load_matrix` reads, N×D: of rows whose labels nobody knows.
+
+    Columns (attributes) that have a name of `without`, the classes, are no features. `.npy` is mapped, not read.
+    """
+    file = Path(path).expanduser()
+    suffix = file.suffix.lower()
+    if suffix not in FORMATS:
+        raise DataError(f"{file}: expected {', '.join(FORMATS)}")
+    if not file.is_file():
+        raise FileNotFoundError(f"{file}: no such file")
+    if suffix == ".npz":
+        with reading(file, "a readable .npz file", kind=DataError), np.load(file, allow_pickle=False) as archive:
+            name = next((name for name in FEATURE_KEYS if name in archive.files), None)
+            if name is None:
+                raise DataError(f"{file}: holds {', '.join(archive.files)}; expected one of {', '.join(FEATURE_KEYS)}")
+            X = archive[name]
+    elif suffix == ".npy":
+        X = _load(file)
+    elif suffix == ".parquet":
+        table = _table(file)
+        X = _parquet_features(table, [name for name in table.column_names if name not in without], file)
+    else:
+        X = read_arff_features(file, without=without)
+    if X.ndim != 2 or X.dtype.kind not in "biuf":
+        raise DataError(f"{file}: features of shape {X.shape} and type {X.dtype}, expected N×D numbers")
+    return X
+
+
 def _column_names(labels: str | Path | Sequence[str] | None) -> list[str]:
     if labels is None:
         return []
@@ -117,14 +147,25 @@ def _npz(file: Path) -> tuple[Any, Any, tuple[Any, Any] | None, tuple[str, ...] 
 
 
 def _parquet(file: Path, labels: list[str]) -> tuple[Any, Any, tuple[str, ...]]:
-    arrow = need("pyarrow", "cli")
-    with reading(file, "a Parquet file", kind=DataError):
-        table = need("pyarrow.parquet", "cli").read_table(file)
+    table = _table(file)
     missing = [name for name in labels if name not in table.column_names]
     if not labels or missing:
         given = f"no column {missing[0]!r}" if missing else "which columns are labels?"
         raise DataError(f"{file}: {given}; it has {', '.join(table.column_names[:20])}; pass labels=")
-    rest = [name for name in table.column_names if name not in labels]
+    X = _parquet_features(table, [name for name in table.column_names if name not in labels], file)
+    with reading(file, "a matrix with labels of 1, 0 and −1", kind=DataError):
+        y = np.stack([table[name].cast(need("pyarrow", "cli").int8()).to_numpy() for name in labels], axis=1)
+    return X, y, tuple(labels)
+
+
+def _table(file: Path) -> Any:
+    with reading(file, "a Parquet file", kind=DataError):
+        return need("pyarrow.parquet", "cli").read_table(file)
+
+
+def _parquet_features(table: Any, rest: list[str], file: Path) -> NDArray[np.float32]:
+    """One column of lists, else the numeric columns, of those that are no labels."""
+    arrow = need("pyarrow", "cli")
     lists = [name for name in rest if arrow.types.is_list(table.schema.field(name).type)]
     lists += [name for name in rest if arrow.types.is_fixed_size_list(table.schema.field(name).type)]
     if lists:
@@ -139,9 +180,7 @@ def _parquet(file: Path, labels: list[str]) -> tuple[Any, Any, tuple[str, ...]]:
         if not numeric:
             raise DataError(f"{file}: no numeric column besides the labels")
         X = np.stack([table[name].cast(arrow.float32()).to_numpy() for name in numeric], axis=1)
-    with reading(file, "a matrix with labels of 1, 0 and −1", kind=DataError):
-        y = np.stack([table[name].cast(arrow.int8()).to_numpy() for name in labels], axis=1)
-    return X, y, tuple(labels)
+    return X
 
 
 def _features(X: Any, file: Path) -> NDArray[np.float32]:

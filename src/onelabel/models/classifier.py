@@ -39,6 +39,11 @@ class Classifier(nn.Module):
         self.register_buffer("mean", torch.tensor(mean).mul(255).reshape(1, -1, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(std).mul(255).reshape(1, -1, 1, 1), persistent=False)
 
+    @property
+    def takes_pictures(self) -> bool:
+        """Whether there is a network before the head; else it takes features."""
+        return not isinstance(self.backbone, nn.Identity)
+
     def normalise(self, pictures: Tensor) -> Tensor:
         """uint8 B×H×W×3 → normalised float32 B×3×H×W in channels-last memory."""
         return (pictures.permute(0, 3, 1, 2).float() - self.mean) / self.std

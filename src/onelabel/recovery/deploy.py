@@ -106,15 +106,14 @@ def calibration_in(described: dict[str, Any]) -> Calibration | None:
 
 
 def _inputs(run: Run, samples: Any) -> tuple[Tensor, bool]:
-    features = isinstance(run.classifier.backbone, nn.Identity)
     size = run.config.size
     if samples is None or not len(samples):
         rng = torch.Generator().manual_seed(0)
-        if features:
+        if not run.classifier.takes_pictures:
             width = int(about(run)["features"])
             return torch.randn(8, width, generator=rng), False
         return torch.randint(0, 256, (8, size, size, 3), dtype=torch.uint8, generator=rng), False
-    if features:
+    if not run.classifier.takes_pictures:
         return torch.as_tensor(np.asarray(samples, np.float32)), True
     from onelabel.data import square_image
 

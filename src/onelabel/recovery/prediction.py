@@ -1,4 +1,4 @@
-"""`predict`: a run's classifier over pictures, streamed to Parquet or JSON lines."""
+"""`predict`: a run's classifier over pictures, or rows of features, streamed to Parquet or JSON lines."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from onelabel.data import ImageError, square_image
+from onelabel.data import DataError, ImageError, square_image
 from onelabel.data.images import SUFFIXES
+from onelabel.data.matrices import read_features
 from onelabel.recovery.table import parquet_file
 from onelabel.system import atomic_file, progress, say, workers
 from onelabel.training import Run
 from onelabel.training.carried import Probabilities, calibration_of
+from onelabel.training.restore import feature_width
 
 MAX_DOWNLOAD = 64 << 20
 LISTS = (".txt", ".list")
@@ -64,6 +66,9 @@ def predict(
 ) -> dict[str, int]:
     """Score pictures; `out` is .parquet or .jsonl, one line a picture: path, labels, classes, probabilities, error.
 
+    A run that was trained on features scores rows of files with such features (.npy, .npz, .parquet, .arff); "picture"
+    below is then a row, whose path is FILE:ROW, counted from 0.
+
     `labels` are the classes at or above `threshold`; `classes` and `probabilities` the `top` likeliest from `floor`
     on. Probabilities are calibrated where `train` or `recover` has left a calibration in the run, else the
     classifier's own sigmoid. A picture that cannot be read has an error and no labels.
@@ -82,23 +87,24 @@ def predict(
     if target.suffix not in (".parquet", ".jsonl"):
         raise ValueError(f"out must end in .parquet or .jsonl, got {str(target)!r}")
     found = run if isinstance(run, Run) else Run.load(Path(run))
-    if isinstance(found.classifier.backbone, torch.nn.Identity):
-        raise ValueError(
-            "the run was trained on features; predict scores pictures: `onelabel export` it and call the result"
-        )
-    given = find_pictures(paths)
-    if not given:
-        raise FileNotFoundError(f"{', '.join(map(str, paths))}: no pictures there ({', '.join(sorted(SUFFIXES))})")
-    pictures = given[at - 1 :: count]
+    batches: Iterator[tuple[list[str], NDArray[Any], list[str | None]]]
+    if not found.classifier.takes_pictures:
+        total, batches = _rows(found, paths, shard, batch_size)
+    else:
+        given = find_pictures(paths)
+        if not given:
+            raise FileNotFoundError(f"{', '.join(map(str, paths))}: no pictures there ({', '.join(sorted(SUFFIXES))})")
+        pictures = given[at - 1 :: count]
+        total, batches = len(pictures), _batches(pictures, found.config.size, batch_size, threads)
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     calibration = None if raw else calibration_of(found)
     model = Probabilities(found.classifier, calibration).to(place).eval()
     names = np.asarray(found.class_names, dtype=object)
     failed = 0
-    with _writer(target) as write, progress("predicting", len(pictures)) as advance:
-        for some, squares, errors in _batches(pictures, found.config.size, batch_size, threads):
+    with _writer(target) as write, progress("predicting", total) as advance:
+        for some, inputs, errors in batches:
             with torch.inference_mode():
-                p = model(torch.from_numpy(squares).to(place)).cpu().numpy()
+                p = model(torch.from_numpy(inputs).to(place)).cpu().numpy()
             write(
                 [
                     _line(path, row, error, names, threshold, floor, top)
@@ -108,8 +114,8 @@ def predict(
             failed += sum(error is not None for error in errors)
             advance(len(some))
     if failed:
-        say(f"{failed} of {len(pictures)} pictures could not be read; their lines have an error")
-    return {"pictures": len(pictures) - failed, "failed": failed, "calibrated": calibration is not None}
+        say(f"{failed} of {total} could not be read; their lines have an error")
+    return {"pictures": total - failed, "failed": failed, "calibrated": calibration is not None}
 
 
 def _line(
@@ -128,6 +134,32 @@ def _line(
         "probabilities": kept,
         "error": None,
     }
+
+
+def _rows(
+    run: Run, paths: Sequence[str | os.PathLike[str]], shard: tuple[int, int], batch: int
+) -> tuple[int, Iterator[tuple[list[str], NDArray[np.float32], list[str | None]]]]:
+    """How many rows of features the files hold for this shard, and their batches."""
+    width = feature_width(run.classifier)
+    files = {os.fspath(path): read_features(Path(path), without=run.class_names) for path in paths}
+    for name, X in files.items():
+        if X.shape[1] != width:
+            raise DataError(f"{name}: {X.shape[1]} features a row, expected {width} as in training")
+    at, count = shard
+    ends = np.cumsum([0, *map(len, files.values())])
+    mine = np.arange(at - 1, ends[-1], count)
+
+    def batches() -> Iterator[tuple[list[str], NDArray[np.float32], list[str | None]]]:
+        for (name, X), first, last in zip(files.items(), ends[:-1], ends[1:], strict=True):
+            chosen = mine[(mine >= first) & (mine < last)] - first
+            for start in range(0, len(chosen), batch):
+                rows = chosen[start : start + batch]
+                some = np.asarray(X[rows], np.float32)
+                fine: NDArray[np.bool_] = np.asarray(np.isfinite(some).all(1))
+                errors = [None if ok else "a feature is not finite" for ok in fine]
+                yield [f"{name}:{row}" for row in rows], np.where(fine[:, None], some, np.float32(0)), errors
+
+    return len(mine), batches()
 
 
 def _batches(

@@ -69,7 +69,7 @@ def make_classifier(
     if isinstance(splits.train, FeatureDataset):
         if config.mode != "linear":
             raise ValueError(f"mode: {config.mode!r} needs pictures; {splits.name} holds features: give mode='linear'")
-        if model is not None and isinstance(model.backbone, nn.Identity):  # `auto` has looked at the columns
+        if model is not None and not model.takes_pictures:  # `auto` has looked at the columns
             body: nn.Module = model.backbone
         else:
             body = columns_of(splits.train.X) or nn.Identity()

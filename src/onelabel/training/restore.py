@@ -21,7 +21,7 @@ def weights_metadata(classifier: Classifier, config: TrainConfig, class_names: t
     v1 = layer is not None and hasattr(layer[0], "conv3") and tuple(layer[0].conv1.stride) == (2, 2)
     about = {
         "schema_version": SCHEMA,
-        "backbone": "none" if isinstance(classifier.backbone, nn.Identity) else config.backbone,
+        "backbone": config.backbone if classifier.takes_pictures else "none",
         "head": "linear" if isinstance(classifier.head, nn.Linear) else config.method,
         "features": feature_width(classifier),
         "stride": "v1" if v1 else "v1.5",
