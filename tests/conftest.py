@@ -23,6 +23,18 @@ def speaking(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
+def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all tests of a process."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left in the home of whoever runs the tests, nor found there."""
+    monkeypatch.setenv("ONELABEL_CACHE", str(cache_folder))
+
+
+@pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The measuring data beside the checkout; tests that ask for it skip where it is absent."""
     if not SHARED.is_dir():

@@ -115,6 +115,27 @@ def test_features_of_the_linear_phase_are_those_of_the_rows_kept(photos: Path, t
     assert sum(len(scores) for scores in damaged.scores.values()) == 20
 
 
+def test_features_on_a_cpu_are_made_once(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For all trainings on a network's features, unless told otherwise or where they cannot be kept."""
+    monkeypatch.setenv("ONELABEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("ONELABEL_QUIET", "1")
+    settings: dict[str, Any] = {**SMALL, "mode": "linear", "method": "em"}
+    first = train(str(photos), **settings)
+    made = sorted((tmp_path / "cache").rglob("*.npy"))
+    assert len(made) == 2  # training and validation
+    before = [file.stat().st_mtime_ns for file in made]
+    again = train(str(photos), **{**settings, "method": "an"})
+    assert sorted((tmp_path / "cache").rglob("*.npy")) == made
+    assert [file.stat().st_mtime_ns for file in made] == before
+    (tmp_path / "file").write_text("no folder can be made here")
+    monkeypatch.setenv("ONELABEL_CACHE", str(tmp_path / "file"))
+    without = train(str(photos), **settings)
+    off = train(str(photos), **settings, feature_cache="off")
+    for run in (without, off):
+        np.testing.assert_allclose(run.scores["validation"], first.scores["validation"], atol=1e-5)
+    assert again.scores["validation"].shape == first.scores["validation"].shape
+
+
 def test_streamed_pictures_that_were_decoded_are_not_looked_at_again(
     photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,6 +56,6 @@ def as_features(
     mean, std = ((buffer.flatten() / 255).tolist() for buffer in (network.mean, network.std))
     made = {}
     for name, part in splits.parts.items():
-        found = features(part, network.backbone, name=backbone, size=size, device=device, mean=mean, std=std)
+        found = features(part, network.backbone, size=size, device=device, mean=mean, std=std)
         made[name] = found.dataset(part)
     return Splits(splits.name, made["train"], made.get("validation"), made.get("test"), splits.notes)

@@ -24,7 +24,7 @@ from .decode import Decoder, ahead
 from .journal import ChunkedArray, failed_rows
 from .report import Problem
 
-CACHE_VERSION = 1
+CACHE_VERSION = 2
 Precision = Literal["float32", "bfloat16", "float16"]
 
 
@@ -78,7 +78,6 @@ def features(
     std: Sequence[float] = IMAGENET_STD,
     dtype: Literal["float32", "float16"] = "float32",
     cache: str | Path | None = None,
-    name: str | None = None,
     workers: int | None = None,
 ) -> Features:
     """Pooled features of every picture of a dataset, from the cache where they are already there.
@@ -93,16 +92,15 @@ def features(
         flips: also the features of the mirrored pictures.
         precision: of the forward pass; float32 is exact, the others use autocast.
         cache: a folder; see `default_cache`.
-        name: what to call a module in the key; its class and layout unless given.
     """
     place = torch.device(device if device is not None else "cuda" if torch.cuda.is_available() else "cpu")
-    module, label = _backbone(backbone, weights, name)
+    module, label = _backbone(backbone, weights)
     module = module.to(place).eval()
     width = _width(module, size, place)
     key = {
         "backbone": label,
         "weights": weights_hash(module),
-        "transform": {"squash": size, "mean": list(mean), "std": list(std)},
+        "transform": {"squash": size, "mean": [round(m, 6) for m in mean], "std": [round(s, 6) for s in std]},
         "flips": flips,
         "precision": precision,
         "data": dataset.source.fingerprint(),
@@ -153,13 +151,13 @@ def weights_hash(module: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def _backbone(backbone: str | nn.Module, weights: str | Path | None, name: str | None) -> tuple[nn.Module, str]:
+def _backbone(backbone: str | nn.Module, weights: str | Path | None) -> tuple[nn.Module, str]:
     if isinstance(backbone, nn.Module):
         if weights is not None:
             raise ValueError("weights: only with a timm name; load them into the module instead")
         # The layout tells apart modules with the same tensors, such as strides on another layer.
         layout = hashlib.blake2b(repr(backbone).encode(), digest_size=8).hexdigest()
-        return backbone, f"{name or type(backbone).__name__}-{layout}"
+        return backbone, f"{type(backbone).__name__}-{layout}"
     timm = need("timm", "vision")
     module: nn.Module = timm.create_model(backbone, pretrained=weights is None, num_classes=0)
     if weights is not None:

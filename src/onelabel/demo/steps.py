@@ -100,7 +100,7 @@ def compare_probes(
     mean, std = ((buffer.flatten() / 255).tolist() for buffer in (network.mean, network.std))
     made = {
         name: features(
-            part, network.backbone, name="small-cnn", size=settings.size, device=device, mean=mean, std=std,
+            part, network.backbone, size=settings.size, device=device, mean=mean, std=std,
             cache=folder / "features",
         ).dataset(part)
         for name, part in scenes.splits.parts.items()

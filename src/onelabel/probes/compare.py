@@ -64,7 +64,7 @@ def read_parts(
         )
         mean, std = ((buffer.flatten() / 255).tolist() for buffer in (network.mean, network.std))
         for name, part in made.items():
-            found = features(part, network.backbone, name=backbone, size=size, device=device, mean=mean, std=std)
+            found = features(part, network.backbone, size=size, device=device, mean=mean, std=std)
             made[name] = found.dataset(part)
     train, validation, test = (made.get(name) for name in ("train", "validation", "test"))
     assert train is not None

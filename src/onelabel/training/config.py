@@ -81,7 +81,9 @@ class TrainConfig:
     checkpoint_seconds: float = 300.0
     checkpoint_steps: int = 0
     log_seconds: float = 2.0
-    feature_cache: str | None = None  # a folder for the linear phase's features
+    feature_cache: str = (
+        "auto"  # "off", or a folder for the linear phase's features; "auto": see `evaluate.features_of`
+    )
     record: Literal["off", "auto", "on"] = "auto"  # what figures need; "auto" where it is small
     logger: Literal["auto", "none", "tensorboard", "wandb", "mlflow"] = "auto"
 

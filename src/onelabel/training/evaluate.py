@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from onelabel.data import Dataset
+from onelabel.data import Dataset, FileSource
+from onelabel.data.cache import default_cache
 from onelabel.losses.calibrate import fitted_log_likelihood
 from onelabel.losses.sample import draw_sample
 from onelabel.metrics import mean_average_precision
@@ -114,15 +116,22 @@ def to_logits(probabilities: Tensor) -> Tensor:
 
 @torch.no_grad()
 def features_of(classifier: Classifier, feed: Feed, fabric: Any, config: TrainConfig) -> Tensor:
-    """Pooled float32 features N×D of a split's pictures in eval mode, from the data room's cache where one is given."""
-    backbone = classifier.backbone
-    if config.feature_cache is not None and isinstance(feed.part, Dataset):
+    """Pooled float32 features N×D of a split's pictures in eval mode.
+
+    Through the data room's cache where a folder is given for it. By itself ("auto") the common one is taken for
+    pictures in files on a CPU, where features are most of the work: a run that is resumed, `compare` and `recover`
+    then find them made.
+    """
+    backbone, place = classifier.backbone, config.feature_cache
+    if place == "auto":
+        place = _common_cache(feed)
+    if place != "off" and isinstance(feed.part, Dataset):
         from onelabel.data import features
 
         mean, std = ((b.flatten() / 255).tolist() for b in (classifier.mean, classifier.std))
-        options: dict[str, Any] = {"size": config.size, "mean": mean, "std": std, "cache": config.feature_cache}
+        options: dict[str, Any] = {"size": config.size, "mean": mean, "std": std, "cache": place}
         with fabric.rank_zero_first():
-            found = features(feed.part, backbone, device=feed.device, name=config.backbone, **options)
+            found = features(feed.part, backbone, device=feed.device, **options)
         return torch.from_numpy(np.array(found.array, dtype=np.float32)).to(feed.device)
     was, rows = backbone.training, _share(feed.rows, fabric)
     backbone.eval()
@@ -136,6 +145,18 @@ def features_of(classifier: Classifier, feed: Feed, fabric: Any, config: TrainCo
             advance(len(x))
     backbone.train(was)
     return _everything(torch.cat(parts), feed.rows, fabric)
+
+
+def _common_cache(feed: Feed) -> str:
+    files = isinstance(feed.part, Dataset) and isinstance(feed.part.source, FileSource)
+    if not files or feed.device.type != "cpu":
+        return "off"
+    folder = default_cache()
+    try:  # nobody asked for it, so a home that cannot be written to is no reason to stop
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return "off"
+    return str(folder) if os.access(folder, os.W_OK) else "off"
 
 
 def _share(rows: int, fabric: Any) -> Tensor:
