@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from onelabel.data import DataError, FeatureDataset, load_dataset, split_rows, square_image
+from onelabel.labels import drop_labels
 
 Picture = Callable[..., bytes]
 
@@ -307,6 +308,34 @@ def test_matrices(tmp_path: Path) -> None:
     assert len(splits.train) == 19
     assert splits.report.names("malformed") == ["t.npz: train row 5"]
     np.testing.assert_array_equal(splits.train.observed.to_dense(), np.delete(ternary, 5, 0))
+
+
+def test_observed_labels_are_no_clean_ones(tmp_path: Path) -> None:
+    """Whether or not anything is known to be absent: the array's name says what it is."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 5)).astype(np.float32)
+    true = (rng.random((20, 3)) < 0.5).astype(np.uint8)
+    true[:, 0] = 1
+    observed = drop_labels(true, positives=2).to_dense()
+    np.savez(tmp_path / "o.npz", X=X, observed=observed, X_test=X, observed_test=observed, true_test=true)
+    np.savez(tmp_path / "both.npz", X=X, observed=observed, true=true)
+    np.savez(tmp_path / "signs.npz", X=X, observed=observed, true=2 * true.astype(int) - 1)
+    alone, *both = (load_dataset(tmp_path / f"{name}.npz") for name in ("o", "both", "signs"))
+    first, held = split_rows(20, 0.2)
+    assert alone.train.true is None
+    assert alone.validation.true is None
+    np.testing.assert_array_equal(alone.test.true, true)
+    for splits in (alone, *both):
+        np.testing.assert_array_equal(splits.train.observed.to_dense(), observed[first])
+        np.testing.assert_array_equal(splits.validation.observed.to_dense(), observed[held])
+    for splits in both:
+        np.testing.assert_array_equal(splits.train.true, true[first])
+    np.savez(tmp_path / "bad.npz", X=X, observed=observed, true=1 - true)
+    with pytest.raises(DataError, match="row 0, 0: observed and true contradict each other"):
+        load_dataset(tmp_path / "bad.npz")
+    np.savez(tmp_path / "bad.npz", X=X, true=np.where(true, 1, rng.integers(-1, 1, (20, 3))))
+    with pytest.raises(DataError, match="call it observed if 0 means unknown"):
+        load_dataset(tmp_path / "bad.npz")
 
 
 ARFF = """% a comment

@@ -200,7 +200,7 @@ def make_splits(
     name: str,
     class_names: Sequence[str],
     rows: Mapping[Part, ImageSource | NDArray[np.float32]],
-    labels: Mapping[Part, Matrix | Labels],
+    labels: Mapping[Part, Matrix | Labels | tuple[Labels, Matrix]],
     *,
     draw: Draw,
     report: Report,
@@ -212,7 +212,7 @@ def make_splits(
 
     Args:
         rows: a picture source or feature matrix per part; "train" is required, a given "validation" is not drawn.
-        labels: per part the clean matrix, or `Labels` where only observed labels exist.
+        labels: per part the clean matrix, or `Labels` where only observed labels exist, or both.
         keep: per part which rows can be used. Rows leave after the draw and the split, which therefore never depend
             on what is missing from a disk.
         sizes: per part the object sizes, for the scheme "size".
@@ -223,9 +223,13 @@ def make_splits(
         given = labels[part]
         if len(source) == 0 and part != "train":
             continue
-        true = None if isinstance(given, Labels) else given
         extra = {"sizes": sizes[part]} if sizes and part in sizes else {}
-        observed = given if isinstance(given, Labels) else draw.observe(given, names, **extra)
+        if isinstance(given, tuple):
+            observed, true = given
+        elif isinstance(given, Labels):
+            observed, true = given, None
+        else:
+            observed, true = draw.observe(given, names, **extra), given
         made[part] = _build(f"{name}/{part}", names, source, observed, true, report)
     usable = {part: np.ones(len(made[part]), bool) for part in made}
     usable.update({part: np.asarray(mask, bool) for part, mask in (keep or {}).items() if part in made})

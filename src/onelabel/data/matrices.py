@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,12 @@ from .arff import read_arff, read_arff_features
 from .base import Draw, Part, Splits, make_splits
 from .report import DataError, Report
 
+#: Label matrices by what a file calls them.
+Given = dict[str, Any]
+Known = NDArray[np.uint8] | Labels | tuple[Labels, NDArray[np.uint8]]
 FORMATS = (".npy", ".npz", ".parquet", ".arff")
 FEATURE_KEYS = ("X", "features", "x", "embeddings", "embedding")
-LABEL_KEYS = ("observed", "true", "y", "Y", "labels")
+LABEL_KEYS = ("true", "observed", "y", "Y", "labels")
 
 
 def load_matrix(
@@ -31,19 +34,20 @@ def load_matrix(
 ) -> Splits[Any]:
     """Rows of features with their labels.
 
-    - `.npz`: `X` (or `features`), one of `true` (0/1), `observed` (1, 0, −1) or `y`; perhaps `class_names`, and
-      `X_test` with `true_test` (or `observed_test`, `y_test`).
+    - `.npz`: `X` (or `features`), `true` (0/1) or `observed` (1, 0, −1) or both, or else `y`; perhaps `class_names`,
+      and `X_test` with `true_test` (or `observed_test`, `y_test`).
     - `.npy`: the features; `labels` is a .npy of N×L.
     - `.parquet`: `labels` names the label columns; the other numeric columns, or one list column, are the features.
     - `.arff`: MEKA's `-C`, or Mulan's .xml beside the file, says which attributes are labels; else `labels`. Beside a
       file whose name ends in `-train`, the one that ends in `-test` is the test part.
 
-    A matrix of 0 and 1 counts as clean, and observed labels are drawn from it; one with a −1 is observed as it is.
+    What is called neither true nor observed counts as clean where it is of 0 and 1, and observed labels are drawn from
+    it; with a −1 it is observed as it is.
     """
     file = Path(path).expanduser()
     report = report if report is not None else Report()
     suffix = file.suffix.lower()
-    test: tuple[Any, Any] | None = None
+    test: tuple[Any, Given] | None = None
     of_test = file
     names = None if class_names is None else tuple(map(str, class_names))
     if suffix == ".npz":
@@ -52,28 +56,30 @@ def load_matrix(
     elif suffix == ".npy":
         if not isinstance(labels, str | Path):
             raise DataError(f"labels: {labels!r}, expected a .npy file of N×L labels beside {file.name}")
-        X, y = _load(file), _load(Path(labels))
+        X, y = _load(file), {"y": _load(Path(labels))}
     elif suffix == ".parquet":
-        X, y, columns = _parquet(file, _column_names(labels))
-        names = names or columns
+        X, found, columns = _parquet(file, _column_names(labels))
+        y, names = {"y": found}, names or columns
     elif suffix == ".arff":
-        X, y, columns = read_arff(file, _column_names(labels) or None)
-        names = names or columns
+        X, found, columns = read_arff(file, _column_names(labels) or None)
+        y, names = {"y": found}, names or columns
         if file.stem.endswith("-train") and (other := file.with_name(file.stem[:-5] + "test.arff")).exists():
-            test, of_test = read_arff(other, columns)[:2], other
+            X_test, found, _ = read_arff(other, columns)
+            test, of_test = (X_test, {"y": found}), other
     else:
         raise DataError(f"{file}: expected .npy, .npz, .parquet or .arff")
     rows: dict[Part, NDArray[np.float32]] = {"train": _features(X, file)}
-    known: dict[Part, NDArray[np.uint8] | Labels] = {}
-    width = np.asarray(y).shape[1] if np.ndim(y) == 2 else 0
+    known: dict[Part, Known] = {}
+    first = next(iter(y.values()))
+    width = np.asarray(first).shape[1] if np.ndim(first) == 2 else 0
     names = names or tuple(str(column) for column in range(width))
-    known["train"] = _truth(y, len(rows["train"]), names, file)
+    known["train"] = _known(y, len(rows["train"]), names, file)
     if test is not None:
         rows["test"] = _features(test[0], of_test)
         if rows["test"].shape[1] != rows["train"].shape[1]:
             wide, expected = (rows[part].shape[1] for part in ("test", "train"))
             raise DataError(f"{of_test}: the test part has {wide} features, expected {expected} as in training")
-        known["test"] = _truth(test[1], len(rows["test"]), names, file)
+        known["test"] = _known(test[1], len(rows["test"]), names, file)
     for part, matrix in rows.items():
         bad = np.flatnonzero(~np.isfinite(matrix).all(1)).tolist()
         for row in bad:
@@ -127,23 +133,30 @@ def _load(file: Path) -> NDArray[Any]:
         return array
 
 
-def _npz(file: Path) -> tuple[Any, Any, tuple[Any, Any] | None, tuple[str, ...] | None]:
+def _npz(file: Path) -> tuple[Any, Given, tuple[Any, Given] | None, tuple[str, ...] | None]:
     with reading(file, "a readable .npz file", kind=DataError), np.load(file, allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
     data = next((name for name in FEATURE_KEYS if name in arrays), None)
-    label = next((name for name in LABEL_KEYS if name in arrays), None)
-    if data is None or label is None:
+    labels = _labels_of(arrays, "")
+    if data is None or not labels:
         raise DataError(f"{file}: holds {', '.join(arrays)}; expected X and one of {', '.join(LABEL_KEYS)}")
     names = next((arrays[name] for name in ("class_names", "classes") if name in arrays), None)
     if names is not None and names.ndim != 1:
         raise DataError(f"{file}: class names of shape {names.shape}; expected one name a class")
     test = None
     if f"{data}_test" in arrays:
-        other = next((name for name in LABEL_KEYS if f"{name}_test" in arrays), None)
-        if other is None:
+        of_test = _labels_of(arrays, "_test")
+        if not of_test:
             raise DataError(f"{file}: {data}_test without labels; expected one of true_test, observed_test, y_test")
-        test = (arrays[f"{data}_test"], arrays[f"{other}_test"])
-    return arrays[data], arrays[label], test, None if names is None else tuple(str(name) for name in names)
+        test = (arrays[f"{data}_test"], of_test)
+    return arrays[data], labels, test, None if names is None else tuple(str(name) for name in names)
+
+
+def _labels_of(arrays: Mapping[str, Any], end: str) -> Given:
+    """`true` and `observed`, whichever are there, or else an array by another name."""
+    found = [name for name in LABEL_KEYS if name + end in arrays]
+    said = [name for name in found if name in ("true", "observed")]
+    return {name: arrays[name + end] for name in said or found[:1]}
 
 
 def _parquet(file: Path, labels: list[str]) -> tuple[Any, Any, tuple[str, ...]]:
@@ -191,14 +204,34 @@ def _features(X: Any, file: Path) -> NDArray[np.float32]:
     return matrix
 
 
-def _truth(y: Any, rows: int, names: tuple[str, ...], file: Path) -> NDArray[np.uint8] | Labels:
+def _known(given: Given, rows: int, names: tuple[str, ...], file: Path) -> Known:
+    """Clean labels, observed ones, or both, as the arrays' names say."""
+    found = {name: _ternary(y, name, rows, names, file) for name, y in given.items()}
+    true, observed = found.get("true"), found.get("observed")
+    for name, y in found.items():
+        if name not in ("true", "observed"):  # not said: where nothing is known to be absent, all is known
+            true, observed = (None, y) if (y < 0).any() else (y, None)
+    if true is None:
+        return Labels.from_matrix(observed, names)
+    if (true < 0).any() and (true == 0).any():
+        raise DataError(f"{file}: true holds −1 and 0, expected 1 and 0; call it observed if 0 means unknown")
+    clean = (true > 0).astype(np.uint8)
+    if observed is None:
+        return clean
+    against = np.argwhere((observed != 0) & ((observed > 0) != (clean > 0)))
+    if len(against):
+        row, column = against[0]
+        raise DataError(f"{file}: row {row}, {names[column]}: observed and true contradict each other")
+    return Labels.from_matrix(observed, names), clean
+
+
+def _ternary(y: Any, name: str, rows: int, names: tuple[str, ...], file: Path) -> NDArray[np.int8]:
     matrix = np.asarray(y)
+    what = "labels" if name not in ("true", "observed") else name
     if matrix.shape != (rows, len(names)):
-        raise DataError(f"{file}: labels of shape {matrix.shape}, expected {rows} rows × {len(names)} classes")
+        raise DataError(f"{file}: {what} of shape {matrix.shape}, expected {rows} rows × {len(names)} classes")
     if matrix.dtype.kind not in "biuf":
-        raise DataError(f"{file}: labels of type {matrix.dtype}, expected 1, 0 and −1")
+        raise DataError(f"{file}: {what} of type {matrix.dtype}, expected 1, 0 and −1")
     if not np.isin(matrix, (-1, 0, 1)).all():
-        raise DataError(f"{file}: labels hold {np.setdiff1d(matrix, (-1, 0, 1))[0]}, expected 1, 0 and −1")
-    if (matrix < 0).any():
-        return Labels.from_matrix(matrix.astype(np.int8), names)
-    return matrix.astype(np.uint8)
+        raise DataError(f"{file}: {what} hold {np.setdiff1d(matrix, (-1, 0, 1))[0]}, expected 1, 0 and −1")
+    return matrix.astype(np.int8)
