@@ -268,6 +268,45 @@ def test_malformed_shards(tmp_path: Path, picture: Picture) -> None:
             load_dataset(bad)
 
 
+def test_own_labels_in_cocos_form(tmp_path: Path) -> None:
+    from PIL import Image
+
+    (tmp_path / "pictures").mkdir()
+    names = ["a, b", "École", "cat"]
+    images, annotations = [], []
+    for i in range(10):
+        Image.new("RGB", (20, 20), (i, 0, 0)).save(tmp_path / "pictures" / f"{i}.jpg")
+        images.append({"id": 100 - i, "file_name": f"{i}.jpg"})
+        for column in {i % 3, (i // 3) % 3} if i < 9 else ():
+            annotations.append({"id": len(annotations), "image_id": 100 - i, "category_id": 7 * column})
+    annotations.append({"id": 99, "image_id": 100, "category_id": 14, "score": 0.2})
+    categories = [{"id": 7 * column, "name": name} for column, name in enumerate(names)]
+    content = {"images": images, "categories": categories, "annotations": annotations}
+    (tmp_path / "mine.json").write_text(json.dumps(content))
+    for complete in (False, True):
+        splits = load_dataset(tmp_path / "mine.json", root=tmp_path / "pictures", validation=0, complete=complete)
+        assert splits.class_names == tuple(names)
+        assert len(splits.train) == 9  # the tenth has no annotation
+        assert splits.train.source.square(0, 8).shape == (8, 8, 3)
+        labels = splits.train.true if complete else splits.train.observed.to_dense()
+        for path, row in zip(splits.train.source.paths, labels, strict=True):
+            i = int(path.removesuffix(".jpg"))
+            assert {*np.flatnonzero(row == 1)} == {i % 3, (i // 3) % 3}
+        assert (splits.train.true is not None) == complete
+    (tmp_path / "mine.json").write_text("{}")
+    with pytest.raises(DataError, match=r"not an instances file \(KeyError\('categories'\)\); write it again"):
+        load_dataset(tmp_path / "mine.json")
+    (tmp_path / "mine.xml").write_text("<a/>")
+    with pytest.raises(DataError, match=r"mine.xml: expected a folder or \.csv, .*\.json; or say which it is by kind="):
+        load_dataset(tmp_path / "mine.xml")
+
+
+def test_an_unknown_option_names_those_of_the_draw_too(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("path,label\na.jpg,cat\n")
+    with pytest.raises(TypeError, match=r"no option 'drop_seed'; it takes .*drop_options.*seed, separator.*split_seed"):
+        load_dataset(tmp_path / "t.csv", drop_seed=5)
+
+
 # --- matrices ----------------------------------------------------------------------------------------------------
 
 

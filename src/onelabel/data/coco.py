@@ -1,8 +1,10 @@
-"""MS-COCO 2014 from `instances_{train,val}2014.json`, rows and classes in the published order."""
+"""MS-COCO 2014 from `instances_{train,val}2014.json`, rows and classes in the published order; own files like these."""
 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +15,11 @@ from numpy.typing import NDArray
 from onelabel.system import say
 
 from .base import Draw, Part, Splits, make_splits
+from .own import Records, merge_duplicates, own_splits
 from .paths import find_tree, inside, present
 from .report import DataError, Report
 from .sources import FileSource
+from .verify import Verify
 
 PARTS: dict[Part, str] = {"train": "train2014", "test": "val2014"}
 
@@ -66,6 +70,44 @@ def load_coco(
     return make_splits("coco2014", names, rows, true, draw=draw, report=report, keep=keep, sizes=sizes, notes=notes)
 
 
+def load_instances(
+    path: str | Path,
+    *,
+    root: str | Path | None = None,
+    class_names: Sequence[str] | str | Path | None = None,
+    complete: bool = False,
+    verify: Verify = "header",
+    draw: Draw | None = None,
+    report: Report | None = None,
+) -> Splits[Any]:
+    """Own labels in COCO's form: `images` (id, file_name), `categories` and `annotations`, of which boxes are not read.
+
+    Pictures without annotations are left out, and annotations with a `score` below ½, as `export --to coco` writes.
+
+    Args:
+        root: the folder that file names are relative to; the file's own unless given.
+        complete: every class without an annotation is absent; labels then count as clean.
+    """
+    file = Path(path).expanduser()
+    report = report if report is not None else Report()
+    read = read_instances(file, report, remedy="write it again")
+    records = Records()
+    for name, row in zip(read.files, read.true, strict=True):
+        records.add(os.path.normpath(name), [read.class_names[column] for column in np.flatnonzero(row)])
+    records = merge_duplicates(records, report)
+    return own_splits(
+        file.stem,
+        FileSource(Path(root).expanduser() if root is not None else file.parent, records.names),
+        records,
+        class_names=class_names if class_names is not None else read.class_names,
+        complete=complete,
+        draw=draw or Draw(),
+        report=report,
+        verify=verify,
+        notes=(f"COCO annotations {file.name}", "pictures without annotations are left out"),
+    )
+
+
 def find_coco(root: str | Path) -> Path:
     """The folder with `annotations` below `root`."""
     return find_tree(root, ".", "coco2014", "coco", marker="annotations/instances_train2014.json")
@@ -84,7 +126,9 @@ def _slim(record: dict[str, Any]) -> Any:
     return record
 
 
-def read_instances(file: Path, report: Report) -> Instances:
+def read_instances(
+    file: Path, report: Report, *, remedy: str = "extract annotations_trainval2014.zip again"
+) -> Instances:
     """Read one instances file; annotations that do not fit are reported and left out."""
     try:
         size = file.stat().st_size
@@ -97,18 +141,18 @@ def read_instances(file: Path, report: Report) -> Instances:
         names = tuple(str(category["name"]) for category in categories)
         about = {int(image["id"]): image for image in images}
     except OSError as error:
-        raise DataError(f"{file}: {error.strerror}; extract annotations_trainval2014.zip") from None
+        raise DataError(f"{file}: {error.strerror}; {remedy}") from None
     except (ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
-        raise DataError(
-            f"{file}: not an instances file ({error!r:.200}); extract annotations_trainval2014.zip again"
-        ) from None
+        raise DataError(f"{file}: not an instances file ({error!r:.200}); {remedy}") from None
     if len(set(names)) != len(names) or len(column) != len(names):
-        raise DataError(f"{file}: categories repeat; extract annotations_trainval2014.zip again")
+        raise DataError(f"{file}: categories repeat; {remedy}")
     entries: list[tuple[int, int, float]] = []
     for number, annotation in enumerate(annotations):
         try:
             image, where = int(annotation["image_id"]), column[int(annotation["category_id"])]
             about[image]["id"]
+            if float(annotation.get("score", 1.0)) < 0.5:
+                continue
             entries.append((image, where, float(annotation.get("area", 0.0))))
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             report.add("malformed", f"{file.name}: annotation {number}", f"{type(error).__name__} {error}")

@@ -16,6 +16,9 @@ from .base import Draw, Matrix, Splits
 from .report import DataError, Report
 from .verify import verify_splits
 
+#: What `load_dataset` takes for any data.
+DRAWN = {"seed", "validation", "drop", "positives", "negatives", "split_seed", "drop_options", "strict"}
+
 
 @dataclass(frozen=True)
 class Loader:
@@ -34,7 +37,7 @@ class Loader:
         verify: Any = options.pop("verify", "none") if "verify" not in known else "none"
         unknown = sorted(set(options) - set(known))
         if unknown:
-            usable = sorted(set(known) - {"root", "path", "draw", "report"})
+            usable = sorted(set(known) - {"root", "path", "draw", "report"} | (DRAWN if "draw" in known else set()))
             raise TypeError(f"{self.name}: no option {unknown[0]!r}; it takes {', '.join(usable) or 'none'}")
         result: Splits[Any] = function(*args, **options)
         return result if verify == "none" else verify_splits(result, verify=verify)
@@ -52,6 +55,7 @@ DATASETS: dict[str, Loader] = {
 }
 FOLDER = Loader("folder", "folders", "load_folder", "a folder per class")
 TABLE = Loader("table", "tables", "load_table", "CSV, TSV, Parquet or JSONL of path and label")
+INSTANCES = Loader("coco", "coco", "load_instances", "own labels in COCO's form, a .json of images and annotations")
 SHARDS = Loader("shards", "webdataset", "load_shards", "WebDataset .tar shards")
 HUGGING_FACE = Loader("hf", "hf", "load_hf", "a Hugging Face dataset with an image and a label column")
 MATRIX = Loader("matrix", "matrices", "load_matrix", "a features matrix: npy, npz, Parquet or ARFF")
@@ -105,7 +109,7 @@ def load_dataset(
         loader, where = HUGGING_FACE, [text[3:]]
     else:
         loader, where = _loader_of(text, kind), [text]
-        if loader is TABLE and root is not None:
+        if loader in (TABLE, INSTANCES) and root is not None:
             options["root"] = root
     return replace(loader(*where, **shared, **options), origin=text)
 
@@ -116,7 +120,7 @@ def default_root() -> Path:
 
 
 def _loader_of(text: str, kind: str | None) -> Loader:
-    by_kind = {loader.name: loader for loader in (FOLDER, TABLE, SHARDS, HUGGING_FACE, MATRIX)}
+    by_kind = {loader.name: loader for loader in (FOLDER, TABLE, INSTANCES, SHARDS, HUGGING_FACE, MATRIX)}
     if kind is not None:
         if kind not in by_kind:
             raise ValueError(f"kind: {kind!r}, expected one of {', '.join(by_kind)}")
@@ -132,9 +136,12 @@ def _loader_of(text: str, kind: str | None) -> Loader:
     by_suffix = {
         **dict.fromkeys((".csv", ".tsv", ".parquet", ".jsonl", ".ndjson"), TABLE),
         **dict.fromkeys((".npy", ".npz", ".arff"), MATRIX),
+        ".json": INSTANCES,
     }
     if path.suffix.lower() not in by_suffix:
         known = ", ".join(list_datasets())
+        if path.exists():
+            raise DataError(f"{text}: expected a folder or {', '.join(by_suffix)}; or say which it is by kind=")
         raise DataError(f"{text}: neither a dataset ({known}) nor a folder, table, shard or features file that exists")
     if not path.exists():
         raise DataError(f"{text}: no such file")
