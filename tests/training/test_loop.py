@@ -343,3 +343,24 @@ def test_flip_test_averages_both_ways() -> None:
     for name, scores in (("test_mAP", plain), ("test_mAP_flip", expected)):
         true = torch.from_numpy(data.test.true)
         assert run.result[name] == pytest.approx(100 * float(mean_average_precision(scores, true)), abs=1e-4)
+
+
+def test_a_method_that_asks_for_k_is_given_that_of_the_data(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the papers have it; the default, VOC's, only where nobody knows, and then it is said."""
+    monkeypatch.delenv("ONELABEL_QUIET", raising=False)
+    rng = np.random.default_rng(0)
+    true = (rng.random((60, 8)) < 0.5).astype(np.uint8)
+    true[:, 0] = 1
+    X = rng.standard_normal((60, 5)).astype(np.float32)
+    part = FeatureDataset("made", tuple("abcdefgh"), X, onelabel.drop_labels(true), true)
+    settings: dict[str, Any] = {"method": "role", "epochs": 1, "device": "cpu", "logger": "none"}
+    clean, known = Splits("made", part, None, None), {"expected_positives": pytest.approx(true.sum(1).mean(), abs=1e-4)}
+    assert train(clean, **settings).config.hyper == known
+    assert train(clean, **settings, hyper={"expected_positives": 2.0}).config.hyper == {"expected_positives": 2.0}
+    assert "are expected" not in capsys.readouterr().err
+    hidden = replace(part, true=None)
+    assert train(Splits("made", hidden, part, None), **settings).config.hyper == known  # validation's
+    assert train(Splits("made", hidden, None, None), **settings).config.hyper == {}
+    assert "role: 1.5 labels a row are expected; say how many" in capsys.readouterr().err

@@ -57,8 +57,19 @@ def make_config(
     if whole.get("mode") is None and isinstance(splits.train, FeatureDataset):
         whole["mode"] = "linear"
     made = TrainConfig.make(whole).resolved()
-    method_info(made.method)  # an unknown name is answered before anything is written
+    found = method_info(made.method)  # an unknown name is answered before anything is written
+    if "expected_positives" in {*found.defaults} - {*made.hyper} and not isinstance(method, Method):
+        return expecting(made, splits, found.defaults["expected_positives"])
     return made
+
+
+def expecting(config: TrainConfig, splits: Splits[Any], default: Any) -> TrainConfig:
+    """With k, the labels that a row has on average, for a method that asks for it and was not told."""
+    for part in (splits.train, splits.validation):
+        if part is not None and part.true is not None and 0 < (k := float(part.true.sum(1).mean())) < part.num_classes:
+            return dataclasses.replace(config, hyper={**config.hyper, "expected_positives": round(k, 4)})
+    say(f"{config.method}: {default:g} labels a row are expected; say how many there are by expected_positives")
+    return config
 
 
 def make_classifier(
