@@ -30,6 +30,7 @@ EXTRA = {
     "one_error": {},
     "ppv_npv": {"tau": 0.5},
     "precision_at_k": {"k": 2},
+    "precision_recall": {},
     "ranking_loss": {},
     "recall_at_k": {"k": 2},
     "reliability": {},
@@ -37,6 +38,7 @@ EXTRA = {
 }
 VARIANTS = {
     "average_precision": [{"micro": True}, {"empty": "skip"}],
+    "precision_recall": [{"top": 2}],
     "mean_average_precision": [{"micro": True}, {"empty": "skip"}],
     "best_thresholds": [{"micro": True}],
     "f1_score": [{"average": "micro"}, {"average": None}],
@@ -182,6 +184,8 @@ def test_every_floating_type(name, variant, dtype):
 def test_the_smallest_and_the_one_sided(name, variant, shape, fill):
     if "k" in EXTRA[name]:
         variant = {**variant, "k": 1}
+    if "top" in variant:
+        variant = {"top": 1}
     scores, true = np.full(shape, 0.25, np.float32), np.full(shape, fill)
     for mask in (np.ones(shape, bool), np.zeros(shape, bool)):
         for value in call(name, variant, scores, true, mask):

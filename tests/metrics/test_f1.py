@@ -8,8 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score as sklearn_f1
+from sklearn.metrics import precision_recall_fscore_support as sklearn_all
 
-from onelabel.metrics import best_thresholds, f1_score
+from onelabel.metrics import best_thresholds, f1_score, precision_recall
 
 properties = settings(deadline=None, max_examples=60)
 
@@ -40,6 +41,42 @@ def test_equals_scikit_learn(problems, data):
             got = f1_score(scores, true, threshold=threshold, average=average)
             np.testing.assert_allclose(got, expected, atol=1e-12)
             np.testing.assert_allclose(f1_score(predicted, true, average=average), expected, atol=1e-12)
+
+
+@properties
+@given(data=st.data())
+def test_overall_and_per_class_equal_scikit_learn(problems, data):
+    scores, true, mask = data.draw(problems())
+    top = data.draw(st.one_of(st.none(), st.integers(1, true.shape[1])))
+    said = scores > 0.5
+    if top is not None:
+        said = np.zeros_like(true, bool)
+        np.put_along_axis(said, np.argsort(-scores, 1, kind="stable")[:, :top], True, 1)
+    for kept in (np.ones_like(mask), mask):
+        counts = [np.array([(a[kept[:, c], c] & b[kept[:, c], c]).sum() for c in range(true.shape[1])])
+                  for a, b in ((said, true > 0), (said, ~(true > 0)), (~said, true > 0))]  # fmt: skip
+        expected = []
+        for hit, over, miss in ([x.sum(keepdims=True) for x in counts], counts):
+            p, r = (np.mean(np.where(hit + x > 0, hit / np.maximum(hit + x, 1), 0)) for x in (over, miss))
+            expected += [p, r, 2 * p * r / (p + r) if p + r else 0.0]
+        got = precision_recall(scores, true, top=top, mask=kept)
+        np.testing.assert_allclose(got, expected, atol=1e-12)
+    padded = [np.pad(x.astype(int), ((0, 0), (0, 1))) for x in (true, said)]
+    whole = precision_recall(scores, true, top=top)
+    for kind, names in (("micro", ("op", "or_", "of1")), ("macro", ("cp", "cr"))):
+        theirs = sklearn_all(*padded, average=kind, zero_division=0)[:3]
+        scale = 1 if kind == "micro" else (true.shape[1] + 1) / true.shape[1]
+        for name, value in zip(names, theirs, strict=False):
+            assert getattr(whole, name) == pytest.approx(value * scale)
+
+
+def test_precision_recall_of_a_stack_and_of_too_many():
+    scores, true = torch.rand(3, 20, 5, generator=torch.Generator().manual_seed(0)), torch.rand(20, 5) > 0.5
+    stacked = precision_recall(scores, true, top=2)
+    for m in range(3):
+        torch.testing.assert_close([x[m] for x in stacked], list(precision_recall(scores[m], true, top=2)))
+    with pytest.raises(ValueError, match="top is 6; expected 1 to 5"):
+        precision_recall(scores, true, top=6)
 
 
 @properties

@@ -8,7 +8,7 @@ not waited for. Values (NaN, labels other than 0 and 1) are checked on the CPU o
 from onelabel.metrics._arrays import mask_from
 from onelabel.metrics.calibration import Reliability, brier_score, calibration_error, reliability
 from onelabel.metrics.distinguishability import FalseNegativeShare, false_negative_share, wasserstein
-from onelabel.metrics.f1 import best_thresholds, f1_score
+from onelabel.metrics.f1 import PrecisionRecall, best_thresholds, f1_score, precision_recall
 from onelabel.metrics.hamming import cost_sensitive_hamming_loss, hamming_loss
 from onelabel.metrics.precision import average_precision, mean_average_precision
 from onelabel.metrics.ranking import (
@@ -23,6 +23,7 @@ from onelabel.metrics.recovery import PredictiveValues, label_recovery_ap, ppv_n
 
 __all__ = [
     "FalseNegativeShare",
+    "PrecisionRecall",
     "PredictiveValues",
     "Reliability",
     "average_precision",
@@ -41,6 +42,7 @@ __all__ = [
     "one_error",
     "ppv_npv",
     "precision_at_k",
+    "precision_recall",
     "ranking_loss",
     "recall_at_k",
     "reliability",

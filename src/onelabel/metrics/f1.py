@@ -1,8 +1,8 @@
-"""F1 and the thresholds that make it best."""
+"""Precision, recall, F1, and the thresholds that make it best."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -37,6 +37,52 @@ def f1_score(
         hit, over, miss = (x.sum(-1, keepdim=True) for x in (hit, over, miss))
     each = ratio(2 * hit, 2 * hit + over + miss, 0.0)
     return inputs.give(average_of(each, average))
+
+
+class PrecisionRecall(NamedTuple):
+    """Overall (O: counts pooled) and per class (C: mean over classes) precision, recall and F1 = 2·P·R / (P + R)."""
+
+    op: Any
+    or_: Any
+    of1: Any
+    cp: Any
+    cr: Any
+    cf1: Any
+
+
+def precision_recall(
+    scores: Array,
+    true: Array,
+    *,
+    threshold: float | Array = 0.5,
+    top: int | None = None,
+    mask: Array | None = None,
+) -> PrecisionRecall:
+    """OP, OR, OF1, CP, CR and CF1, as papers on multi-label pictures print them.
+
+    A precision or recall of nothing (a class never predicted, or without positives) is 0 and counts in the mean. CF1 is
+    that of the mean precision and recall; `f1_score` of "macro" is the mean of the classes' own.
+
+    Args:
+        threshold: one number or one per class, (L,) or (..., L).
+        top: instead, every row's `top` best labels are predicted ("top-3"); of equal scores the first class.
+        mask: entries to count, shaped as `true`.
+    """
+    inputs = check(scores, true, mask, stack=True)
+    if top is not None:
+        classes = inputs.scores.shape[-1]
+        if not 1 <= top <= classes:
+            raise ValueError(f"top is {top}; expected 1 to {classes}, the number of classes")
+        order = torch.sort(inputs.scores, dim=-1, descending=True, stable=True).indices[..., :top]
+        chosen = torch.zeros_like(inputs.scores).scatter_(-1, order, 1.0)
+        inputs, threshold = inputs._replace(scores=chosen), 0.5
+    hit, over, miss, _ = outcomes(inputs, threshold)
+    parts = []
+    for counts in ([x.sum(-1, keepdim=True) for x in (hit, over, miss)], [hit, over, miss]):
+        right, wrong, missed = counts
+        p, r = (ratio(right, right + other, 0.0).mean(-1) for other in (wrong, missed))
+        parts += [p, r, torch.where(p + r > 0, 2 * p * r / (p + r).clamp(min=1e-300), 0.0)]
+    return PrecisionRecall(*(inputs.give(part) for part in parts))
 
 
 def best_thresholds(scores: Array, true: Array, *, mask: Array | None = None, micro: bool = False) -> Any:
