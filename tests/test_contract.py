@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -227,12 +230,49 @@ def test_a_stack_of_equals_needs_no_stacked_setting() -> None:
     torch.testing.assert_close(criterion(g, observed), torch.stack([method("em", alpha=0.2)(x, observed) for x in g]))
 
 
+@pytest.mark.parametrize(("name", "key"), [("em", "alpha"), ("ll-r", "delta"), ("gr", "mu"), ("lasd", "alpha")])
+@pytest.mark.parametrize("stack", [None, 2])
+def test_settings_are_fixed_once_made(name: str, key: str, stack: int | None) -> None:
+    value = method_info(name).defaults[key]
+    criterion = method(name, **{key: value if stack is None else [value] * stack})
+    with pytest.raises(AttributeError, match=rf"{key} of {name} is fixed once the method is made: .*with {key}="):
+        setattr(criterion, key, 0.5)
+    assert criterion.each(key) == [value] * (stack or 1)
+    copy.deepcopy(criterion).double().to("cpu").begin_epoch(1, 3)  # which writes columns, not settings
+
+
 def test_what_is_made_says_what_it_is() -> None:
     criterion = method("dw", gamma=0.3)
     assert criterion.name == "dw"
     assert "gamma=0.3" in repr(criterion)
     assert onelabel.losses.WAN().name == "wan"
     assert onelabel.losses.EntMin().name == "entmin"
+
+
+# -- what is wrong with a result ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("stack", "result", "message"),
+    [
+        (
+            None,
+            torch.zeros(2),
+            r"compute of Wrong must give a single number for logits B×L, got shape \(2,\): end with",
+        ),
+        (None, torch.zeros(1), r"must give a single number for logits B×L, got shape \(1,\)"),
+        (3, torch.zeros(()), r"must give 3 losses for logits M×B×L, got shape \(\)"),
+        (3, torch.zeros(2), r"must give 3 losses for logits M×B×L, got shape \(2,\)"),
+        (3, torch.zeros(3, 1, 3), r"must give 3 losses for logits M×B×L, got shape \(3, 1, 3\)"),
+    ],
+)
+def test_a_loss_is_one_number_per_model(stack: int | None, result: torch.Tensor, message: str) -> None:
+    class Wrong(Method):
+        def compute(self, batch: contract.Batch) -> torch.Tensor:
+            return result
+
+    with pytest.raises(ValueError, match=message):
+        Wrong(stack=stack)(logits if stack is None else logits.expand(3, 2, 3), observed)
 
 
 # -- the catalogue --------------------------------------------------------------------------------------------------
@@ -355,3 +395,70 @@ def test_a_call_in_another_precision_leaves_the_buffers_where_they_are() -> None
     assert again(logits, observed).item() == pytest.approx(exact.item(), rel=1e-5)
     assert criterion.to("cpu").w_now is before
     assert criterion.half()(logits.double(), observed).item() == pytest.approx(last.item(), rel=1e-5)
+
+
+# -- methods of others ----------------------------------------------------------------------------------------------
+
+PLUGIN = """
+from onelabel.contract import Method, register
+
+@register("mine", title="t", paper="p", year=2026, formula="f")
+class Mine(Method):
+    def __init__(self, *, beta=0.5):
+        super().__init__(beta=beta)
+"""
+
+
+@pytest.fixture
+def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder for modules that ONELABEL_PLUGINS names."""
+    monkeypatch.setattr(contract, "_REGISTRY", dict(contract._REGISTRY))
+    monkeypatch.syspath_prepend(tmp_path)
+    known = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - known:
+        del sys.modules[name]
+
+
+def test_plugins_are_imported_when_a_method_is_looked_up(plugins: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (plugins / "one_plugin.py").write_text(PLUGIN, encoding="utf-8")
+    (plugins / "other_plugin.py").write_text(PLUGIN.replace('"mine"', '"my-other"'), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"there is no method 'mine'; .*\(one of your own: .*ONELABEL_PLUGINS\)"):
+        method("mine")
+    monkeypatch.setenv("ONELABEL_PLUGINS", " one_plugin, other_plugin,")
+    assert method("mine").beta == 0.5
+    assert {"mine", "my-other"} <= set(list_methods())
+    with pytest.raises(TypeError, match=r"method 'mine' cannot be stacked: .*argument stack=None and pass it on"):
+        method("mine", stack=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (None, r"No module named 'bad_plugin'; is its folder on PYTHONPATH\?"),
+        ("1 / 0", "division by zero"),
+        ("def (", r"invalid syntax.*"),
+        ("import not_there_either", r"No module named 'not_there_either'; is its folder on PYTHONPATH\?"),
+        ("raise RuntimeError('first\\nsecond')", "first"),
+    ],
+)
+def test_a_plugin_that_fails_is_named(
+    text: str | None, reason: str, plugins: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if text:
+        (plugins / "bad_plugin.py").write_text(text, encoding="utf-8")
+    monkeypatch.setenv("ONELABEL_PLUGINS", "bad_plugin")
+    for ask in (list_methods, lambda: method("em")):
+        with pytest.raises(ImportError, match=f"^ONELABEL_PLUGINS: cannot import 'bad_plugin': {reason}$"):
+            ask()
+
+
+def test_plugins_reach_the_command_line(plugins: Path) -> None:
+    (plugins / "one_plugin.py").write_text(PLUGIN, encoding="utf-8")
+    found = {**os.environ, "ONELABEL_PLUGINS": "one_plugin", "PYTHONPATH": str(plugins)}
+    ask = [sys.executable, "-m", "onelabel", "methods", "mine"]
+    assert "mine: t" in subprocess.run(ask, env=found, capture_output=True, text=True, check=True).stdout
+    lost = subprocess.run(ask, env={**found, "PYTHONPATH": ""}, capture_output=True, text=True, check=False)
+    assert lost.returncode == 2
+    assert lost.stderr.startswith("error: ONELABEL_PLUGINS: cannot import 'one_plugin'")
+    assert lost.stderr.count("\n") == 1

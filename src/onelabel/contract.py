@@ -20,8 +20,10 @@ alone. Memory is then M×N×L. This is what lets hundreds of probes train as one
 from __future__ import annotations
 
 import difflib
+import importlib
 import inspect
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -118,7 +120,6 @@ class Method(nn.Module):
         super().__init__()
         if hyper.get("variant", "paper") not in ("paper", "reference"):
             raise ValueError(f"variant must be 'paper' or 'reference', got {hyper['variant']!r}")
-        self._hyper = dict(hyper)
         lengths = {name: len(seq) for name, value in hyper.items() if (seq := _numbers(value)) is not None}
         if stack is not None:
             lengths["stack"] = int(stack)
@@ -144,6 +145,16 @@ class Method(nn.Module):
                     raise TypeError(f"{name} must be a number, or a sequence of them for a stack, got {value!r}")
                 ranges[name].check(name, value)
             setattr(self, name, value)
+        self._hyper = dict(hyper)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # What follows from a setting (views, quotas, kernels) was made with it: a later one would be half heard.
+        if name in self.__dict__.get("_hyper", ()):
+            raise AttributeError(
+                f"{name} of {self.name or type(self).__name__} is fixed once the method is made: "
+                f"make another with {name}=, or keep what moves under another name"
+            )
+        super().__setattr__(name, value)
 
     def _column(self, name: str, numbers: list[float]) -> None:
         """Hold numbers, one per model, as a buffer that broadcasts over logits; the numbers themselves stay exact.
@@ -247,7 +258,17 @@ class Method(nn.Module):
         device = logits.device.type
         mixed = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
         with torch.autocast(device, enabled=False) if mixed else nullcontext():
-            return self.compute(Batch(logits, observed, index, features, views, weights))
+            return self.check_loss(self.compute(Batch(logits, observed, index, features, views, weights)))
+
+    def check_loss(self, loss: Tensor) -> Tensor:
+        """What `compute` gave, if it is a single number, or one for each model of a stack."""
+        if loss.shape != (() if self.stack is None else (self.stack,)):
+            want = "a single number for logits B×L" if self.stack is None else f"{self.stack} losses for logits M×B×L"
+            raise ValueError(
+                f"compute of {self.name or type(self).__name__} must give {want}, got shape {tuple(loss.shape)}: "
+                "end with self.reduce(entries), or reduce the last two dimensions only"
+            )
+        return loss
 
     @property
     def eps(self) -> float:
@@ -265,7 +286,7 @@ class Method(nn.Module):
         return value.reshape(-1) if isinstance(value, Tensor) else float(value)
 
     def each(self, name: str) -> list[float]:
-        """A hyperparameter as Python numbers, one per model."""
+        """A hyperparameter as Python numbers, one per model, before float32 rounded it."""
         return _numbers(self._hyper[name]) or [float(self._hyper[name])] * (self.stack or 1)
 
     @classmethod
@@ -415,17 +436,33 @@ def _defaults(cls: type[Method]) -> dict[str, Any]:
     return {p.name: p.default for p in signature.parameters.values() if p.default is not p.empty}
 
 
+def _plug_in() -> None:
+    """Import the modules that ONELABEL_PLUGINS names; they register methods of their own."""
+    for name in filter(None, map(str.strip, os.environ.get("ONELABEL_PLUGINS", "").split(","))):
+        try:
+            importlib.import_module(name)
+        except Exception as error:
+            reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+            hint = "; is its folder on PYTHONPATH?" if isinstance(error, ModuleNotFoundError) else ""
+            raise ImportError(f"ONELABEL_PLUGINS: cannot import {name!r}: {reason}{hint}") from error
+
+
 def list_methods() -> list[str]:
-    """The names of all methods."""
+    """The names of all methods, those of the modules in ONELABEL_PLUGINS too."""
+    _plug_in()
     return list(_REGISTRY)
 
 
 def method_info(name: str) -> MethodInfo:
     """What the catalogue says of a method; unknown names are answered with the nearest one."""
+    _plug_in()
     if name not in _REGISTRY:
         near = difflib.get_close_matches(str(name).lower().replace("_", "-"), _REGISTRY, n=1, cutoff=0.4)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"there is no method {name!r}; {hint}onelabel.list_methods() lists them all")
+        raise ValueError(
+            f"there is no method {name!r}; {hint}onelabel.list_methods() lists them all "
+            "(one of your own: name its module in ONELABEL_PLUGINS)"
+        )
     return _REGISTRY[name]
 
 
@@ -436,6 +473,11 @@ def method(name: str, **hyper: Any) -> Method:
     for key in hyper:
         if key in info.fixed:
             raise TypeError(f"method {name!r} has {key} fixed at {info.fixed[key]!r}; it takes {', '.join(known)}")
+        if key == "stack" and key not in known:
+            raise TypeError(
+                f"method {name!r} cannot be stacked: give its __init__ an argument stack=None and pass it on with "
+                "super().__init__(stack=stack, …)"
+            )
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1)
             hint = f"did you mean {near[0]!r}? " if near else ""

@@ -258,7 +258,8 @@ def test_bad_settings(labels: Labels) -> None:
         ({"estimator": "network"}, "needs feature_dim="),
         ({"dtype": "int4"}, "dtype must be"),
         ({"estimator": "factorised", "split": True}, "split and dtype are for estimator='table'"),
-        ({"estimator": "factorised", "rank": 0}, "rank must be at least 1, got 0"),
+        ({"estimator": "factorised", "rank": 0}, r"rank must lie in \[1, 1e\+06\], got 0"),
+        ({"estimator": "network", "feature_dim": 6, "hidden": 0}, r"hidden must lie in \[1, 1e\+06\], got 0"),
     ):
         with pytest.raises(ValueError, match=told):
             onelabel.method("role", **settings)

@@ -2,6 +2,7 @@
 
 import onelabel.losses  # noqa: F401  (registers the methods without memory)
 from onelabel.contract import Hyper, Method, MethodInfo, Needs, list_methods, method, method_info
+from onelabel.methods.check import check_method
 from onelabel.methods.expected_negative import ExpectedNegative
 from onelabel.methods.large_loss import LargeLoss
 from onelabel.methods.memory import Remembering
@@ -25,6 +26,7 @@ __all__ = [
     "Needs",
     "Remembering",
     "RowAdam",
+    "check_method",
     "list_methods",
     "method",
     "method_info",

@@ -25,7 +25,7 @@ CHUNK = 1 << 16
 
 def offset(observed: Tensor) -> Tensor:
     """What an observed entry adds to φ where no table holds it: ±logit 0.995, 0 where unknown."""
-    return KNOWN * observed
+    return KNOWN * observed.float()  # whatever the number type of the labels
 
 
 class Estimator(nn.Module):
@@ -122,8 +122,6 @@ class Factorised(Estimator):
 
     def __init__(self, models: int | None, *, rank: int) -> None:
         super().__init__(models)
-        if rank < 1:
-            raise ValueError(f"rank must be at least 1, got {rank}")
         self.width = int(rank)
         for name in ("rows", "columns", "bias"):
             self.register_parameter(name, None)
@@ -210,4 +208,4 @@ def _start(labels: Labels, rng: torch.Generator | None) -> Iterator[tuple[int, T
     for at in range(0, labels.num_examples, CHUNK):
         seen = labels.rows(slice(at, min(at + CHUNK, labels.num_examples)))
         block = (2 * torch.rand(seen.shape, generator=rng) - 1) * UNKNOWN
-        yield at, torch.where(seen != 0, offset(seen.float()), block)
+        yield at, torch.where(seen != 0, offset(seen), block)

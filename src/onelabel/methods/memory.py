@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -53,15 +52,6 @@ class Remembering(Method):
             raise ValueError(f"epoch must lie in [0, {epochs}), the number of epochs, got {epoch}")
         self.epoch, self.epochs = int(epoch), int(epochs)
         self.clock.copy_(torch.tensor([epoch, epochs]), non_blocking=True)
-
-    def each(self, name: str) -> list[float]:
-        """A hyperparameter as Python numbers, one per model, before float32 rounded it."""
-        value = self._hyper[name]
-        if isinstance(value, Tensor):
-            value = value.tolist()
-        if isinstance(value, Sequence):
-            return [float(v) for v in value]
-        return [float(value)] * (self.stack or 1)
 
     def optimizers(self, lr: float | Tensor) -> list[torch.optim.Optimizer]:
         own = [p for p in self.parameters() if p.requires_grad]

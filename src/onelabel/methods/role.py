@@ -83,7 +83,8 @@ class ROLE(Remembering):
         stack: int | None = None,
     ) -> None:
         super().__init__(expected_positives=expected_positives, lam=lam, seed=seed, variant=variant, stack=stack)
-        self._hyper["estimator"] = estimator
+        for name, value in (("rank", rank), ("hidden", hidden)):
+            self.hyper[name].check(name, value)
         if dtype not in DTYPES:
             raise ValueError(f"dtype must be 'float32' or 'bfloat16', got {dtype!r}")
         if estimator != "table" and (split or dtype != "float32"):
@@ -98,6 +99,7 @@ class ROLE(Remembering):
             self.estimator = Network(self.stack, feature_dim=feature_dim, hidden=hidden)
         else:
             raise ValueError(f"estimator must be 'table', 'factorised' or 'network', got {estimator!r}")
+        self._hyper["estimator"] = estimator
 
     @property
     def needs(self) -> Needs:

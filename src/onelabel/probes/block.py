@@ -185,7 +185,7 @@ class BlockTrainer:
             optimizer.zero_grad(set_to_none=True)
         if self.device.type == "cpu" and mine.numel() < SMALL:
             # forward's checks cost as much as a small loss; the engine looks for NaN once an epoch instead
-            loss = made.compute(Batch(mine, seen, rows, features, weights=weights))
+            loss = made.check_loss(made.compute(Batch(mine, seen, rows, features, weights=weights)))
         else:
             loss = made(mine, seen, index=rows, features=features, weights=weights)
         loss.sum().backward()

@@ -11,15 +11,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from onelabel.contract import Method, method_info
 from onelabel.labels import DeviceLabels, Labels
+from onelabel.methods.check import check_stack
+from onelabel.methods.trial import Subject, example_labels
 from onelabel.probes.block import BlockTrainer
 from onelabel.probes.criteria import Held, held_out
 from onelabel.probes.features import SparseRows, as_features, available_memory, on_device
 from onelabel.probes.graph import epoch_runner
-from onelabel.probes.plan import RANDOM, Block, plan
+from onelabel.probes.plan import RANDOM, Block, Slice, plan
 from onelabel.probes.progress import Board
 from onelabel.probes.results import ProbeResults
 from onelabel.probes.spec import ProbeSpec
+
+#: Methods of others that were seen to give in a stack what they give alone.
+_SEEN: set[type[Method]] = set()
 
 
 def fit_probes(
@@ -83,6 +89,9 @@ def fit_probes(
     abreast = 1 if where.type != "cpu" else workers or torch.get_num_threads()
     blocks = plan(specs, sets, X.shape[1], device=where, limit=limit, block=block, workers=abreast)
     abreast = max(1, min(abreast, limit // max(each.nbytes for each in blocks)))
+    for company in blocks:
+        for part in company.slices if len(company) > 1 else ():
+            _check_foreign(part, sets[part.cells[0].labels], X.shape[1])
     stored: dict[str, DeviceLabels] = {name: each.on(where) for name, each in sets.items()}
     results = ProbeResults.empty(specs, X.shape[1], next(iter(sets.values())), held)
     started = time.perf_counter()
@@ -95,6 +104,24 @@ def fit_probes(
         _run(train, blocks, abreast)
     results.seconds = time.perf_counter() - started
     return results
+
+
+def _check_foreign(part: Slice, labels: Labels, dim: int) -> None:
+    """Raise where a method of others, which may have forgotten the stack, gives another loss in company than alone."""
+    name, first, last = part.cells[0].method, part.cells[0].hyper, part.cells[-1].hyper
+    cls = method_info(name).cls
+    if cls in _SEEN or cls.__module__.startswith("onelabel."):
+        return
+    hyper = {key: [value, last[key]] if value != last[key] else value for key, value in first.items()}
+    examples = example_labels(labels.num_classes, negatives=not labels.is_positive_only)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            check_stack(Subject.of(name, hyper, examples, dim))
+    except AssertionError as error:
+        raise ValueError(f"{name} cannot train beside others: {error}; or give block=1, a probe at a time") from error
+    except Exception:  # what it asks of its data is not known here; training will tell
+        return
+    _SEEN.add(cls)
 
 
 def _run(train: Callable[[Block], None], blocks: list[Block], workers: int) -> None:
