@@ -44,9 +44,11 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.umask(umask)
         os.chmod(temporary, 0o666 & ~umask)  # mkstemp is private to its owner; an output is an ordinary file
         os.replace(temporary, target)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
+        if isinstance(error, OSError) and error.filename is None:  # a full disk does not say which file it was
+            error.filename = str(target)
         raise
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +18,7 @@ import torch
 
 from onelabel.data import DataError, load_dataset
 from onelabel.recovery import export_run, predict
+from onelabel.recovery.onnx_predictor import OnnxPredictor
 from onelabel.recovery.prediction import find_pictures
 from onelabel.training import train
 
@@ -85,6 +89,13 @@ print(json.dumps([model(sys.argv[2:]).tolist(), model.class_names, model.labels(
     assert len(labels) == 10
     assert labels[0][1] == max(p[0])
     predict(run, real, tmp_path / "p.jsonl", floor=1e-9, threshold=0.5)
+    image = pytest.importorskip("PIL.Image")
+    image.fromarray(np.arange(40 * 40, dtype=np.uint16).reshape(40, 40) * 40).save(tmp_path / "deep.png")
+    predict(run, [tmp_path / "deep.png"], tmp_path / "deep.csv", device="cpu")
+    with open(tmp_path / "deep.csv", newline="") as file:
+        (deep,) = csv.DictReader(file)
+    ours = OnnxPredictor(tmp_path / "model.onnx")([tmp_path / "deep.png"])[0]
+    np.testing.assert_allclose([float(deep[n]) for n in NAMES], ours, atol=2e-5)
     for line, row in zip((tmp_path / "p.jsonl").read_text().splitlines(), p, strict=True):
         found = json.loads(line)
         by_name = dict(zip(found["classes"], found["probabilities"], strict=True))
@@ -111,11 +122,51 @@ def test_predict_streams_shards_and_reports(run: Path, pictures: Path, tmp_path:
         assert together[line["path"]]["labels"] == line["labels"]
     with pytest.raises(ValueError, match="shard"):
         predict(run, [pictures], tmp_path / "x.jsonl", shard=(0, 2))
-    with pytest.raises(ValueError, match=r"parquet or \.jsonl"):
+    with pytest.raises(ValueError, match=r"\.parquet, \.jsonl or \.csv"):
         predict(run, [pictures], tmp_path / "x.txt")
     with pytest.raises(FileNotFoundError, match="no such picture"):
         predict(run, [tmp_path / "nothing.png"], tmp_path / "x.jsonl")
     assert not (tmp_path / "x.jsonl").exists()
+
+
+def test_predict_with_names_that_are_no_text_and_with_none_that_can_be_read(
+    run: Path, pictures: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "odd"
+    folder.mkdir()
+    shutil.copy(pictures / "s0" / "0.png", os.fsencode(folder) + b"/caf\xe9.png")
+    shutil.copy(pictures / "s0" / "0.png", folder / "fine.png")
+    for suffix in ("jsonl", "parquet", "csv"):
+        assert predict(run, [folder], tmp_path / f"p.{suffix}", device="cpu")["pictures"] == 2
+    odd, fine = (json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines())
+    assert odd["path"].endswith(r"caf\xe9.png")
+    assert odd["probabilities"] == fine["probabilities"]
+    shutil.copy(pictures / "s1" / "broken.png", folder / "other.png")
+    with pytest.raises(
+        ValueError, match=r"none of 1 could be read, such as .*other\.png: .*; .*all\.jsonl has them all"
+    ):
+        predict(run, [folder / "other.png"], tmp_path / "all.jsonl", device="cpu")
+    assert json.loads((tmp_path / "all.jsonl").read_text())["error"]
+
+
+def test_predict_writes_a_table_for_people_and_every_labels_probability(
+    run: Path, pictures: Path, tmp_path: Path
+) -> None:
+    predict(run, [pictures], tmp_path / "p.csv", threshold=0.5, device="cpu")
+    predict(run, [pictures], tmp_path / "p.jsonl", threshold=0.5, top=1, floor=0.9, device="cpu")
+    with open(tmp_path / "p.csv", newline="") as file:
+        table = list(csv.DictReader(file))
+    lines = [json.loads(line) for line in (tmp_path / "p.jsonl").read_text().splitlines()]
+    assert len(table) == len(lines) == 8
+    for row, line in zip(table, lines, strict=True):
+        assert [row["path"], row["labels"]] == [line["path"], "|".join(line["labels"])]
+        assert bool(row["error"]) == bool(line["error"])
+        assert {*line["labels"]} <= {*line["classes"]}
+        assert {n for n in NAMES if row[n] and float(row[n]) >= 0.5} == {*line["labels"]}
+    assert max(len(line["labels"]) for line in lines) > 1
+    for wrong in ({"threshold": 1.5}, {"floor": -1}, {"top": 0}):
+        with pytest.raises(ValueError, match=r"expected (a probability|at least 1)"):
+            predict(run, [pictures], tmp_path / "x.csv", **wrong)
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e4], ids=["alike", "units of their own"])

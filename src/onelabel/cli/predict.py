@@ -22,10 +22,10 @@ def predict(
             help="Pictures, folders, .txt lists, addresses; of a run on features .npy, .npz, .parquet or .arff files.",
         ),
     ],
-    out: Annotated[Path, typer.Option(help="A .parquet or .jsonl file.")] = Path("predictions.parquet"),
+    out: Annotated[Path, typer.Option(help="A .parquet, .jsonl or .csv file.")] = Path("predictions.parquet"),
     threshold: Annotated[float, typer.Option(help="Probability from which a label is given.")] = 0.5,
     floor: Annotated[float, typer.Option(help="Least probability that is written.")] = 0.05,
-    top: Annotated[int, typer.Option(help="Classes a picture at most.")] = 20,
+    top: Annotated[int, typer.Option(help="Likeliest classes written beside the labels.")] = 20,
     shard: Annotated[str, typer.Option(help="i/n: the i-th of n parts, one per GPU.")] = "1/1",
     batch_size: Annotated[int, typer.Option(help="Pictures at a time.")] = 32,
     raw: Annotated[

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from onelabel.system import one_line, reading
 
-MAX_PIXELS = 89_478_485
-
 
 class OnnxPredictor:
     """Probabilities of every class for pictures (or features), from a file that `onelabel export --to onnx` wrote.
@@ -82,16 +80,8 @@ class OnnxPredictor:
         return found
 
     def _square(self, picture: Any) -> NDArray[np.uint8]:
-        from PIL import Image, ImageOps
+        from onelabel.data.images import square_image
 
         assert self.size is not None
-        if isinstance(picture, np.ndarray):
-            image = Image.fromarray(picture)
-        else:
-            with Image.open(picture) as opened:
-                if opened.size[0] * opened.size[1] > MAX_PIXELS:
-                    raise ValueError(f"{picture}: {opened.size[0]}×{opened.size[1]} pixels, at most {MAX_PIXELS:,}")
-                image = ImageOps.exif_transpose(opened).convert("RGB")
-        if image.size != (self.size, self.size):
-            image = image.resize((self.size, self.size), Image.Resampling.BILINEAR)
-        return np.asarray(image.convert("RGB"))
+        raw = picture if isinstance(picture, (np.ndarray, bytes)) else os.fspath(picture)
+        return square_image(raw, self.size)

@@ -1,11 +1,13 @@
-"""`predict`: a run's classifier over pictures, or rows of features, streamed to Parquet or JSON lines."""
+"""`predict`: a run's classifier over pictures, or rows of features, streamed to Parquet, JSON lines or CSV."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -66,11 +68,13 @@ def predict(
 ) -> dict[str, int]:
     """Score pictures; `out` is .parquet or .jsonl, one line a picture: path, labels, classes, probabilities, error.
 
+    Or .csv, for people: path, labels (by |), error, and a column of probabilities for every class.
+
     A run that was trained on features scores rows of files with such features (.npy, .npz, .parquet, .arff); "picture"
     below is then a row, whose path is FILE:ROW, counted from 0.
 
-    `labels` are the classes at or above `threshold`; `classes` and `probabilities` the `top` likeliest from `floor`
-    on. Probabilities are calibrated where `train` or `recover` has left a calibration in the run, else the
+    `labels` are the classes at or above `threshold`; `classes` and `probabilities` these and the `top` likeliest from
+    `floor` on. Probabilities are calibrated where `train` or `recover` has left a calibration in the run, else the
     classifier's own sigmoid. A picture that cannot be read has an error and no labels.
 
     Args:
@@ -84,8 +88,13 @@ def predict(
     if not 1 <= at <= count:
         raise ValueError(f"shard must be i/n with 1 ≤ i ≤ n, got {at}/{count}")
     target = Path(out)
-    if target.suffix not in (".parquet", ".jsonl"):
-        raise ValueError(f"out must end in .parquet or .jsonl, got {str(target)!r}")
+    if target.suffix not in (".parquet", ".jsonl", ".csv"):
+        raise ValueError(f"out must end in .parquet, .jsonl or .csv, got {str(target)!r}")
+    for name, value in (("threshold", threshold), ("floor", floor)):
+        if not 0 <= value <= 1:
+            raise ValueError(f"{name}: {value}, expected a probability, 0 to 1")
+    if top < 1:
+        raise ValueError(f"top: {top}, expected at least 1")
     found = run if isinstance(run, Run) else Run.load(Path(run))
     batches: Iterator[tuple[list[str], NDArray[Any], list[str | None]]]
     if not found.classifier.takes_pictures:
@@ -101,7 +110,9 @@ def predict(
     model = Probabilities(found.classifier, calibration).to(place).eval()
     names = np.asarray(found.class_names, dtype=object)
     failed = 0
-    with _writer(target) as write, progress("predicting", total) as advance:
+    if target.suffix == ".csv":
+        floor, top = 0.0, len(names)
+    with _writer(target, found.class_names) as write, progress("predicting", total) as advance:
         for some, inputs, errors in batches:
             with torch.inference_mode():
                 p = model(torch.from_numpy(inputs).to(place)).cpu().numpy()
@@ -113,6 +124,10 @@ def predict(
             )
             failed += sum(error is not None for error in errors)
             advance(len(some))
+    if failed and failed == total:
+        raise ValueError(
+            f"none of {total} could be read, such as {_shown(some[0])}: {errors[0]}; {target} has them all"
+        )
     if failed:
         say(f"{failed} of {total} could not be read; their lines have an error")
     return {"pictures": total - failed, "failed": failed, "calibrated": calibration is not None}
@@ -122,18 +137,24 @@ def _line(
     path: str, p: NDArray[np.float32], error: str | None, names: Any, threshold: float, floor: float, top: int
 ) -> dict[str, Any]:
     if error is not None:
-        return {"path": path, "labels": [], "classes": [], "probabilities": [], "error": error}
-    order = np.argsort(-p, kind="stable")[:top]
+        return {"path": _shown(path), "labels": [], "classes": [], "probabilities": [], "error": _shown(error)}
+    order = np.argsort(-p, kind="stable")
+    yes = [str(names[i]) for i in order if p[i] >= threshold]
+    order = order[: max(top, len(yes))]
     order = order[p[order] >= min(floor, threshold)]
-    yes = [str(names[i]) for i in np.argsort(-p, kind="stable") if p[i] >= threshold]
     kept = [round(float(p[i]), 6) for i in order]
     return {
-        "path": path,
+        "path": _shown(path),
         "labels": yes,
         "classes": [str(names[i]) for i in order],
         "probabilities": kept,
         "error": None,
     }
+
+
+def _shown(text: str) -> str:
+    """A name that every encoding can write: bytes that are no UTF-8 as \\x…"""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _rows(
@@ -202,10 +223,11 @@ def _download(url: str) -> bytes:
 
 
 class _writer:
-    """Parquet or JSON lines; the file appears when all is written."""
+    """Parquet, JSON lines or CSV; the file appears when all is written."""
 
-    def __init__(self, target: Path) -> None:
-        if target.suffix == ".jsonl":
+    def __init__(self, target: Path, class_names: Sequence[str]) -> None:
+        self.suffix, self.class_names = target.suffix, class_names
+        if target.suffix != ".parquet":
             self.context: Any = atomic_file(target)
         else:
             import pyarrow as pa
@@ -214,13 +236,25 @@ class _writer:
             types = {"path": pa.string(), "labels": text, "classes": text}
             types |= {"probabilities": pa.list_(pa.float32()), "error": pa.string()}
             self.context = parquet_file(target, types, "onelabel.predictions", {"schema_version": 1})
-        self.lines = target.suffix == ".jsonl"
 
     def __enter__(self) -> Any:
         inner = self.context.__enter__()
-        if not self.lines:
+        if self.suffix == ".csv":
+            inner.write(_csv([["path", "labels", "error", *self.class_names]]))
+            return lambda rows: inner.write(_csv(map(self._cells, rows)))
+        if self.suffix == ".parquet":
             return lambda rows: inner({name: [row[name] for row in rows] for name in rows[0]})
         return lambda rows: inner.write("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows).encode())
 
+    def _cells(self, row: dict[str, Any]) -> list[Any]:
+        known = dict(zip(row["classes"], row["probabilities"], strict=True))
+        return [row["path"], "|".join(row["labels"]), row["error"], *(known.get(name) for name in self.class_names)]
+
     def __exit__(self, *error: Any) -> Any:
         return self.context.__exit__(*error)
+
+
+def _csv(rows: Iterable[Sequence[Any]]) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode()

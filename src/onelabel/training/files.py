@@ -78,10 +78,13 @@ def explaining(where: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        kept = (
+            "the last checkpoint is intact" if (where / "checkpoint" / "latest.json").exists() else "no checkpoint yet"
+        )
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            advice = "the disk is full; the last checkpoint is intact: free some space and resume"
+            advice = f"the disk is full; {kept}: free some space and resume"
         elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
             advice = "not writable; choose another folder or change its permissions"
         else:
-            advice = f"cannot write ({error.strerror or error}); the last checkpoint is intact"
+            advice = f"cannot write ({error.strerror or error}); {kept}"
         raise TrainingError(f"{where}: {advice}") from error
