@@ -11,7 +11,7 @@ from onelabel.bench.picking import NOT_RUN, Results, pick, settings_of, why_abse
 from onelabel.bench.published import anchor, published
 from onelabel.bench.render import Sheet, as_text
 from onelabel.bench.sections import draws, missing, searched, stopping, students, sweeps
-from onelabel.bench.stats import Cell, holm, orderings, p_text, paired_p, spread
+from onelabel.bench.stats import Cell, gap, holm, orderings, p_text, paired_p, spread
 from onelabel.contract import list_methods
 from onelabel.system import atomic_write
 
@@ -143,7 +143,7 @@ def overview(found: Results, dataset: str, mode: str) -> Sheet:
             continue
         first = cell.rows[0]
         rate = settings_of(cell, found)
-        gaps = [tables._gap(cell, other, metric) for other in (base, full)]
+        gaps = [gap(cell, other, metric) for other in (base, full)]
         about = [first.supervision] if first.supervision != "positive" else []
         about += ["after linear initialisation"] if way == "linearinit" else []
         about += ["then a student"] if any(epoch.get("phase") == "student" for epoch in first.history) else []

@@ -10,7 +10,7 @@ from onelabel.bench.patience import as_stopped
 from onelabel.bench.plan import Planned
 from onelabel.bench.protocols import protocol
 from onelabel.bench.published import COLUMNS
-from onelabel.bench.recipe import differing, recipe
+from onelabel.bench.recipe import K, differing, recipe
 from onelabel.bench.results import Found, Row
 from onelabel.bench.stats import Cell, cells, chosen, in_reach
 
@@ -60,13 +60,18 @@ def candidates(
     fixed = _without(wanted.settings, free)
     mine = [as_stopped(r, fixed.get("stop", "none")) for r in mine]
     points = wanted.grid() if searched else [wanted.hyper]
-    return [r for r in mine if dict(r.hyper) in points and _without(r.settings, free) == fixed]
+    dropped = set() if K in wanted.hyper else {K}  # without a recipe k is the data's
+    return [r for r in mine if _but(r.hyper, dropped) in points and _without(r.settings, free) == fixed]
 
 
 def _without(settings: Mapping[str, Any], free: set[str]) -> dict[str, Any]:
     """Settings but for some; features whose network is not said are of the protocols' own."""
     whole = {"backbone": "resnet50", "size": 448, **settings}
-    return {k: v for k, v in whole.items() if k not in free}
+    return _but(whole, free)
+
+
+def _but(settings: Mapping[str, Any], dropped: set[str]) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if key not in dropped}
 
 
 def pick(rows: Sequence[Row], dataset: str, name: str, mode: str, **which: Any) -> Cell | None:
@@ -106,7 +111,7 @@ def settings_of(cell: Cell | None, found: Results, **which: Any) -> str:
 def run_with(cell: Cell, *, searched: bool = False) -> str:
     """A cell's learning rate and batch size; `searched`: and where its method's settings are not the recipe's."""
     first = cell.rows[0]
-    rate = f"{first.settings.get('lr', 0):g}, {first.settings.get('batch_size', '–')}"
+    rate = f"{first.settings['lr']:g}, {first.settings.get('batch_size', '–')}" if "lr" in first.settings else "default"
     if not searched:
         return rate
     own = recipe(first.dataset, first.label, first.mode, protocol(first.protocol)).hyper

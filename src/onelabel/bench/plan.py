@@ -77,6 +77,7 @@ def make_plan(
     protocol_name: str = "onelabel",
     fractions: Sequence[float] = (1.0,),
     hyper: Mapping[str, Sequence[Any]] | None = None,
+    k: float | None = None,
     settings: Mapping[str, Any] | None = None,
     search: bool | None = None,
     search_hyper: bool = False,
@@ -88,6 +89,7 @@ def make_plan(
     Args:
         methods: names of the catalogue, or METHOD:VARIANT for a recipe's ablation.
         hyper: settings of the method to vary, a list of values each, on top of the recipe's.
+        k: the data's mean number of positives, for methods that ask where no recipe says it.
         settings: settings of `train` on top of the recipe's, such as epochs.
         search: try the protocol's grid of learning rates and batch sizes; None does in the modes the protocol says.
         search_hyper: try every point of the recipe's search of the method's settings, too.
@@ -95,7 +97,7 @@ def make_plan(
     rules = protocol(protocol_name)
     made: list[Planned] = []
     for name, mode in itertools.product(methods, modes):
-        found = recipe(dataset, name, mode, rules)
+        found = recipe(dataset, name, mode, rules, k)
         searched = mode in rules.search if search is None else search
         points = found.grid() if search_hyper else [found.hyper]
         for cell, point, values in itertools.product(_cells(found, searched), points, product(hyper or {})):

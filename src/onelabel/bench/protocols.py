@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from onelabel.bench.published import COLUMNS
 
 #: Rules of early stopping that have a name (`training.stopping`), in words.
 STOPPING = {
@@ -73,6 +75,11 @@ class Protocol:
         weights = "the averaged weights'" if self.ema else "the weights'"
         return f"(not linear) after {self.stop} epochs in which {weights} validation mAP has not improved"
 
+    @property
+    def _averaged(self) -> str:
+        measured = self.ema or self.flip_test
+        return f"averaged weights (EMA {self.ema:g} a step) and mirrored test pictures" if measured else ""
+
     def __str__(self) -> str:
         last = "dropped" if self.drop_last else "kept"
         searched = f"lr and batch searched ({', '.join(self.search)})" if self.search else "lr and batch of the recipe"
@@ -83,8 +90,8 @@ class Protocol:
             f"{self.selection}; {searched}; early stopping {self._stopping}; {self.runs} runs",
             f"last incomplete batch {last}; head at {self.head_lr_scale:g}× the backbone's rate",
         ]
-        if self.ema or self.flip_test:
-            words.append(f"also averaged weights (EMA {self.ema:g} a step) and mirrored test pictures")
+        if self._averaged:
+            words.append(f"also {self._averaged}")
         return "; ".join([*words, *([self.notes] if self.notes else [])])
 
 
@@ -138,6 +145,34 @@ PROTOCOLS: Mapping[str, Protocol] = {
         ),
     )
 }
+
+
+def applied(runs: Sequence[Any]) -> list[str]:
+    """The protocols of runs (planned or made), a line each: in full for the papers' datasets, else what applies."""
+    found = []
+    for name in sorted({run.protocol for run in runs}):
+        mine = [run for run in runs if run.protocol == name]
+        papers = any(run.dataset in COLUMNS for run in mine)
+        found.append(str(protocol(name)) if papers else _of_own_data(protocol(name), mine))
+    return found
+
+
+def _of_own_data(rules: Protocol, runs: Sequence[Any]) -> str:
+    """Labels, network and epochs as the runs have them; what concerns pictures where the network is trained."""
+
+    def values(key: str, some: Sequence[Any] = runs) -> str:
+        return ", ".join(sorted({f"{run.settings[key]}" for run in some if key in run.settings}))
+
+    words = [f"protocol {rules.name} ({rules.source}): labels {', '.join(sorted({run.draw for run in runs}))}"]
+    words += [f"{values('backbone')}, {values('size')} px"] if values("backbone") else []
+    for mode in sorted({run.mode for run in runs}):
+        epochs = values("epochs", [run for run in runs if run.mode == mode])
+        words += [f"{mode} {epochs} epochs"] if epochs else []
+    words += [rules.selection, f"last incomplete batch {'dropped' if rules.drop_last else 'kept'}"]
+    if any(run.mode != "linear" for run in runs):
+        words += [f"early stopping {rules._stopping}", f"head at {rules.head_lr_scale:g}× the backbone's rate"]
+        words += [f"also {rules._averaged}"] if rules._averaged else []
+    return "; ".join(words)
 
 
 def protocol(name: str) -> Protocol:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import onelabel.methods  # noqa: F401  (registers every method)
+from onelabel.bench.datasets import without_mark
 from onelabel.bench.protocols import Protocol
 from onelabel.contract import method_info
 from onelabel.training.config import read_toml
@@ -23,6 +24,7 @@ from onelabel.training.recipes import MODES, settings_from
 FOLDER = Path(__file__).with_name("recipes")
 #: Whose ablations hold for datasets without recipes of their own.
 MODEL = "voc2012"
+K = "expected_positives"
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,17 @@ def product(axes: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 
 def differing(hyper: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     """What settings have that the recipe's own do not."""
-    return ", ".join(f"{key}={value:g}" for key, value in hyper.items() if own.get(key) != value)
+    return spelled({key: value for key, value in hyper.items() if own.get(key) != value})
+
+
+def spelled(settings: Mapping[str, Any]) -> str:
+    """Settings as NAME=VALUE."""
+    return ", ".join(f"{k}={v:g}" if type(v) in (int, float) else f"{k}={v}" for k, v in settings.items())
+
+
+def takes(method: str, key: str) -> bool:
+    """Whether a method has a setting."""
+    return key in method_info(method).defaults
 
 
 def settled(method: str, point: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,12 +78,12 @@ def settled(method: str, point: Mapping[str, Any]) -> dict[str, Any]:
 
 def list_recipes(dataset: str) -> list[str]:
     """The methods that have a recipe for a dataset."""
-    return sorted(path.stem for path in (FOLDER / dataset).glob("*.toml"))
+    return sorted(path.stem for path in (FOLDER / without_mark(dataset)).glob("*.toml"))
 
 
 def recipe_file(dataset: str, method: str) -> Path | None:
     """Where the recipe lies; None where there is none."""
-    path = FOLDER / Path(dataset).name / f"{Path(method).name}.toml"
+    path = FOLDER / without_mark(Path(dataset).name) / f"{Path(method).name}.toml"
     return path if path.is_file() else None
 
 
@@ -82,13 +94,13 @@ def variants(dataset: str, method: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-def recipe(dataset: str, name: str, mode: str, protocol: Protocol) -> Recipe:
+def recipe(dataset: str, name: str, mode: str, protocol: Protocol, k: float | None = None) -> Recipe:
     """The settings of METHOD or METHOD:VARIANT under a protocol.
 
     The protocol's settings, then the recipe's; the number of epochs is the recipe's when fine-tuning (a method's
     schedule belongs to it) and the protocol's otherwise. A dataset without recipes takes the method's
-    defaults, for features with what lets it be a probe. What a mode fixes is not searched
-    in it, and ablations are not searched: they stand beside the recipe's values.
+    defaults, for features with what lets it be a probe, and `k` as the expected positives. What a mode fixes is not
+    searched in it, and ablations are not searched: they stand beside the recipe's values.
     """
     if mode not in MODES:
         raise ValueError(f"mode: {mode!r}, expected {', '.join(MODES)}")
@@ -101,7 +113,7 @@ def recipe(dataset: str, name: str, mode: str, protocol: Protocol) -> Recipe:
     whole: dict[str, Any] = read_toml(source) if source else {}
     fixed = dict(whole.get(mode, {}).get("hyper", {}))
     if path is None:  # what makes it a method for features is of no dataset
-        hyper = dict(fixed)
+        hyper = {**({K: k} if k is not None and takes(method, K) else {}), **fixed}
     found.pop("method", None)
     if mode != "finetune":
         found.pop("epochs", None)

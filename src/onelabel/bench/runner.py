@@ -93,7 +93,7 @@ def run(
     splits = leave_out_unreadable(splits, feeds, fabric)
     context = _Context(splits, feeds, fabric, model, trainers or {}, dict(settings or {}))
     own = set(context.trainers) if probes and probing.possible(splits) else {p.method for p in todo}
-    together, alone = probing.group([p for p in todo if p.method not in own])
+    together, alone = probing.group([p for p in todo if p.method not in own], where)
     alone += [p for p in todo if p.method in own]
     longest = 0.0
     for group in [*together, *([p] for p in alone)]:

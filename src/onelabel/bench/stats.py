@@ -108,6 +108,12 @@ def paired_p(one: Mapping[Any, float], other: Mapping[Any, float]) -> float | No
     return float(need("scipy.stats", "bench").ttest_rel(first, second).pvalue)
 
 
+def gap(cell: Cell, base: Cell | None, metric: str) -> str:
+    """The difference to a baseline, for a table."""
+    mine, other = cell.mean(metric), base.mean(metric) if base else None
+    return "–" if mine is None or other is None else f"{mine - other:+.2f}".replace("-", "−")
+
+
 def p_text(value: float | None) -> str:
     """A p-value for a table."""
     return "–" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from onelabel.bench.datasets import without_mark
 from onelabel.bench.plan import Planned, make_plan
 from onelabel.bench.published import K_PRINTED
 from onelabel.bench.recipe import settled
@@ -104,7 +105,7 @@ def sweep(
         return make_plan(dataset, found.methods, draws=[f"missing:{v:g}" for v in found.values], **common)
     values: Sequence[float] = found.values
     if found.key == "expected_positives":
-        low, high = K_PRINTED.get(dataset, K_PRINTED["voc2012"])[0]
+        low, high = K_PRINTED.get(without_mark(dataset), K_PRINTED["voc2012"])[0]
         values = [round(float(v), 4) for v in np.linspace(low, high, 10)]
     made = []
     for line in found.lines:

@@ -10,13 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from onelabel.bench import all_table
+from onelabel.bench.datasets import without_mark
 from onelabel.bench.picking import NOT_RUN, Results, pick, settings_of, why_absent
-from onelabel.bench.protocols import protocol
+from onelabel.bench.protocols import applied, protocol
 from onelabel.bench.published import COLUMNS, Number, published
+from onelabel.bench.recipe import MODEL
 from onelabel.bench.render import Sheet
 from onelabel.bench.results import Found, no_results
 from onelabel.bench.results import find as find_rows
-from onelabel.bench.stats import Cell, holm, p_text, paired_p
+from onelabel.bench.stats import Cell, gap, holm, p_text, paired_p
 
 #: Printed rows that are another paper's, or another row's.
 GR_2 = (
@@ -63,30 +66,76 @@ def find(folder: str | Path) -> Results:
 
 
 def build(
-    name: str, found: Found, *, dataset: str = "voc2012", rules: str | None = None, searched: bool = False
+    name: str,
+    found: Found,
+    *,
+    dataset: str = "voc2012",
+    rules: str | None = None,
+    searched: bool = False,
+    baseline: str = "",
 ) -> Sheet:
     """A table by name; always complete, with what was not run, failed or could not be read said in it.
 
     It is of runs under one protocol (`rules`): ours, or the one most were made under where none were under ours; and of
-    the recipes' settings, or the best of those `searched`.
+    the recipes' settings, or the best of those `searched`. The papers' have AN as `baseline`; "all" has any.
     """
-    if name not in TABLES:
-        near = difflib.get_close_matches(name, TABLES, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"there is no table {name!r}; {hint}there are {', '.join(TABLES)}")
+    check_name(name)
+    if baseline and name != all_table.NAME:
+        raise ValueError(f"--baseline: {name} is a paper's table, against AN; the table {all_table.NAME} takes one")
     whole = found if isinstance(found, Results) else Results(found.rows, found.unreadable)
-    if whole.absent and TABLES[name].of_runs:
+    if whole.absent and of_runs(name):
         raise FileNotFoundError(whole.absent)
     made = Counter(row.protocol for row in whole.rows if row.dataset == dataset)
     shown = rules or (made.most_common(1)[0][0] if made and whole.rules not in made else whole.rules)
     whole = dataclasses.replace(whole, rules=protocol(shown).name, searched=searched)
+    if name == all_table.NAME:
+        return all_table.build(whole, dataset, baseline)
     return TABLES[name].build(TABLES[name], whole, dataset)
+
+
+def titles() -> dict[str, str]:
+    """Every table there is: the papers', and that of all runs."""
+    return {**{table.name: table.title for table in TABLES.values()}, all_table.NAME: all_table.TITLE}
+
+
+def check_name(name: str) -> None:
+    """A table that is not there is answered with the nearest."""
+    if name not in (known := titles()):
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"there is no table {name!r}; {hint}there are {', '.join(known)}")
+
+
+def of_runs(name: str) -> bool:
+    """Whether a table needs runs."""
+    return name == all_table.NAME or TABLES[name].of_runs
+
+
+def whose(found: Found, asked: str = "") -> str:
+    """The dataset of a table: as asked for, with or without its mark; the only one there is; else VOC 2012.
+
+    One that has neither runs nor facts about its labels is an error, as is a name that several have.
+    """
+    there = Counter(row.dataset for row in found.rows)
+    if not asked:
+        if there and len(there) > 1 and MODEL not in there:
+            raise ValueError(f"results of {', '.join(sorted(there))}: --dataset says whose")
+        return next(iter(there)) if len(there) == 1 else MODEL
+    known = {*there, *(found.labels if isinstance(found, Results) else ())}
+    mine = [asked] if asked in known else sorted(name for name in there if without_mark(name) == asked)
+    if len(mine) > 1:
+        last = {name: max(row.started for row in found.rows if row.dataset == name) for name in mine}
+        told = ", ".join(f"{name} ({there[name]} runs, last {last[name]})" for name in mine)
+        raise ValueError(f"{len(mine)} data are called {asked}: --dataset says which, {told}")
+    if not mine and there:
+        raise ValueError(f"no runs of {asked} here; there are runs of {', '.join(sorted(there))}")
+    return mine[0] if mine else asked
 
 
 def place_notes(cells: Sequence[Cell | None], found: Found) -> tuple[str, ...]:
     """Protocol, hardware and commits of what a table shows, and what could not be read."""
     rows = [row for cell in cells if cell is not None for row in cell.rows]
-    notes = [str(protocol(name)) for name in sorted({row.protocol for row in rows})]
+    notes = applied(rows)
     for what in ("hardware", "weights"):
         values = sorted({getattr(row, what) for row in rows if getattr(row, what)})
         notes += [f"{what}: {'; '.join(values)}"] if values else []
@@ -132,8 +181,8 @@ def compare(table: Table, found: Results, dataset: str) -> Sheet:
         if cell is None:
             words += [NOT_RUN if backbone[n] else why_absent(found.rows, dataset, n.name, mode), *["–"] * 4]
         else:
-            words += [cell.text(metric), str(len(cell.rows)), _gap(cell, base[mode], metric)]
-            words += [p_text(p), _gap(cell, full[mode], metric)]
+            words += [cell.text(metric), str(len(cell.rows)), gap(cell, base[mode], metric)]
+            words += [p_text(p), gap(cell, full[mode], metric)]
         words += [settings_of(cell, found, backbone=backbone[n])] if found.searched else []
         words += [cell.text("test_map_averaged_flip") if cell else "–"] if averaged else []
         if linear:
@@ -167,11 +216,6 @@ def _no_runs(found: Results, dataset: str) -> list[str]:
 
 def _p(cell: Cell | None, base: Cell | None, metric: str) -> float | None:
     return None if cell is None or base is None else paired_p(cell.values(metric), base.values(metric))
-
-
-def _gap(cell: Cell, base: Cell | None, metric: str) -> str:
-    mine, other = cell.mean(metric), base.mean(metric) if base else None
-    return "–" if mine is None or other is None else f"{mine - other:+.2f}".replace("-", "−")
 
 
 def _register() -> Mapping[str, Table]:

@@ -66,7 +66,8 @@ def searches(given: str) -> set[str]:
 @app.command()
 def run(
     dataset: Annotated[
-        str, typer.Argument(metavar="DATA", help="A dataset, or a folder of VOC features.", autocompletion=offer_data)
+        str,
+        typer.Argument(metavar="DATA", help="A dataset, or a file or folder of your own.", autocompletion=offer_data),
     ],
     methods: Annotated[
         str,
@@ -80,9 +81,15 @@ def run(
     sweep: Annotated[str, typer.Option(help="Sweeps instead of methods, comma-separated; see `bench sweeps`.")] = "",
     protocol: Annotated[str, typer.Option(help="role, em, gr, lasd or onelabel.")] = "onelabel",
     out: OutOption = "runs/bench",
-    name: Annotated[str, typer.Option(help="Whose recipes to take. [default: the dataset's]")] = "",
+    name: Annotated[
+        str, typer.Option(help="What to call the data, and whose recipes to take. [default: the dataset's or file's]")
+    ] = "",
     setting: Annotated[
         list[str] | None, typer.Option("--set", "-s", help="A setting of training as NAME=VALUE, for all runs.")
+    ] = None,
+    hyper: Annotated[
+        list[str] | None,
+        typer.Option("--hyper", "-y", help="A method's setting as NAME=VALUE, for the methods that take it."),
     ] = None,
     search: Annotated[
         str,
@@ -112,26 +119,20 @@ def run(
     """
     from onelabel.bench import command, datasets, picking, store
 
-    known = name or (
-        "voc2012" if datasets.is_voc_features(dataset) else Path(dataset).stem if "/" in dataset else dataset
-    )
-    own = pairs(setting, "--set")
-    if datasets.holds_pictures(dataset):
+    wanted, loader, own = searches(search), pairs(option, "--option"), pairs(setting, "--set")
+    known, splits = command.open_data(dataset, name=name, root=root, loader=loader, size=size)
+    if datasets.holds_pictures(dataset, splits):
         own = {"backbone": backbone or "resnet50", "size": size, **own}
-    wanted = searches(search)
     plan = command.plan_for(
         known, methods=names(methods), modes=names(modes), seeds=numbers(seeds), draws=names(draws),
-        sweeps=names(sweep), protocol_name=protocol, settings=own, search="rates" in wanted if wanted else None,
-        search_hyper="hyper" in wanted,
+        sweeps=names(sweep), protocol_name=protocol, settings=own, hyper=pairs(hyper, "--hyper"),
+        k=command.mean_positives(splits), search="rates" in wanted if wanted else None, search_hyper="hyper" in wanted,
     )  # fmt: skip
     plan = picking.still_open(plan, store.look(near).rows) if near else plan
     if dry:
         typer.echo(command.summary(plan, out, device))
         return
-    loader = pairs(option, "--option")
-    if dataset == "digits-scenes":
-        loader.setdefault("size", size)
-    splits = command.load(dataset, root=root, loader=loader)  # data that cannot be used are answered before the plan
+    splits = splits or command.load(dataset, root=root)  # data that cannot be used are answered before the plan
     typer.echo(command.summary(plan, out, device))
     done = command.work(
         splits, plan, out=out, backbone=backbone or "resnet50", weights=weights, size=size, device=device,
@@ -145,9 +146,12 @@ def run(
 
 @app.command()
 def table(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Such as role.1 or gr.3; `list` lists them.")] = "list",
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Such as role.1, gr.3 or all; `list` lists them.")
+    ] = "list",
     results: Annotated[str, typer.Option(help="A results folder, or a database's URL.")] = "runs/bench",
-    dataset: Annotated[str, typer.Option(help="Whose results.")] = "voc2012",
+    dataset: Annotated[str, typer.Option(help="Whose results. [default: the only ones there are, or voc2012]")] = "",
+    baseline: Annotated[str, typer.Option(help="all: the method to test against. [default: an where it was run]")] = "",
     protocol: Annotated[
         str,
         typer.Option(
@@ -161,22 +165,26 @@ def table(
     out: Annotated[Path | None, typer.Option(help="Write it here instead of printing it.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """A table of the papers from results, the published values beside; what was not run says so.
+    """A table of the papers from results, the published values beside, what was not run said; or of all that was run.
 
-    Examples: onelabel bench table role.1 --results docs/results/bench; onelabel bench table gr.2 --format latex
+    Examples: onelabel bench table role.1 --results docs/results/bench; onelabel bench table gr.2 --format latex;
+    onelabel bench table all --dataset features --baseline em
     """
     from onelabel.bench import render, store, tables
     from onelabel.system import atomic_write
 
     if name == "list" and as_json:
-        emit([{"name": t.name, "title": t.title} for t in tables.TABLES.values()])
+        emit([{"name": each, "title": title} for each, title in tables.titles().items()])
         return
     if name == "list":
-        typer.echo("\n".join(f"{t.name:12s} {t.title}" for t in tables.TABLES.values()))
+        typer.echo("\n".join(f"{each:12s} {title}" for each, title in tables.titles().items()))
         return
+    tables.check_name(name)
     found = store.look(results) if "://" in results else tables.find(results)
     searched = "hyper" in searches(search)
-    sheet = tables.build(name, found, dataset=dataset, rules=protocol or None, searched=searched)
+    if tables.of_runs(name):
+        dataset = tables.whose(found, dataset)
+    sheet = tables.build(name, found, dataset=dataset, rules=protocol or None, searched=searched, baseline=baseline)
     text = render.as_text(sheet, format)
     if out is not None:
         atomic_write(out, text + "\n")
