@@ -169,8 +169,22 @@ def test_train_leaves_unreadable_pictures_out_and_says_so(
     target = tmp_path / "again.npy"
     code, shown, errors = call("eval", str(out), "--part", "validation", "--device", "cpu", "--scores", str(target))
     assert code == 0, errors
-    assert f"mAP of {len(scores['validation'])} rows" in shown
+    assert f"mAP of {len(scores['validation'])} validation rows" in shown
     np.testing.assert_allclose(np.load(target), scores["validation"], atol=1e-5)
+
+
+def test_eval_takes_the_part_there_is_and_all_of_a_table(call: Call, home: Path, tmp_path: Path) -> None:
+    code, shown, errors = call("eval", "run", "--device", "cpu")  # a folder per class has no test part
+    assert code == 0, errors
+    assert "mAP of 8 validation rows (against observed positives" in shown
+    names = sorted(p.relative_to(home / "photos") for p in (home / "photos").rglob("*.png"))
+    lines = "".join(f"{name},{name.parent.name}\n" for name in names)
+    (tmp_path / "truth.csv").write_text(f"path,label\n{lines}")
+    words = ["--root", "photos", "-o", "complete=true", "--device", "cpu", "--scores", str(tmp_path / "s.npy")]
+    code, shown, errors = call("eval", "run", str(tmp_path / "truth.csv"), *words)
+    assert code == 0, errors
+    assert "mAP of 40 rows\n" in shown
+    assert len(np.load(tmp_path / "s.npy")) == 40
 
 
 def test_recovered_labels_of_damaged_data_can_be_trained_on(call: Call, damaged: Path, tmp_path: Path) -> None:

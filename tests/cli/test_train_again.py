@@ -109,3 +109,32 @@ def test_answers_go_to_the_pictures_they_are_about(tmp_path: Path, kind: str) ->
     elsewhere = load_dataset("digits-scenes", **OPTIONS)
     with pytest.raises(ValueError, match="answers about other classes"):
         relabelled(elsewhere, tmp_path / kind)
+
+
+def test_a_run_is_resumed_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With its own data, settings and labels, in its own folder; a finished one is taken as it is."""
+    monkeypatch.chdir(tmp_path)
+    small = ["--backbone", "small-cnn", "--size", "32", "--batch-size", "20", "--device", "cpu", "--mode", "finetune"]
+    words = ["train", "digits-scenes", "--method", "bce", "--labels", "labels.npz", *small]
+    words += [word for name, value in OPTIONS.items() for word in ("-o", f"{name}={value}")]
+    train = load_dataset("digits-scenes", **OPTIONS).train
+    Labels.from_true(train.true, train.class_names).save(tmp_path / "labels.npz")
+    cli(*words, "--epochs", "3", "--out", "straight")
+    cli(*words, "--epochs", "1", "--out", "begun")
+    config = (tmp_path / "begun" / "config.toml").read_text()  # as if it had been stopped after the first of three
+    (tmp_path / "begun" / "config.toml").write_text(config.replace("epochs = 1", "epochs = 3", 1))
+    (tmp_path / "begun" / "result.json").unlink()
+    cli("train", "begun", "--resume")
+    assert not (tmp_path / "begun-again").exists()
+    for _ in range(2):
+        metrics = [(tmp_path / name / "metrics.jsonl").read_text() for name in ("begun", "straight")]
+        assert metrics[0] == metrics[1]
+        cli("train", "begun", "--resume")  # finished by now
+    (tmp_path / "begun" / "data.json").unlink()
+    (tmp_path / "begun" / "result.json").unlink()
+    with pytest.raises(SystemExit) as stop:
+        main(["train", "begun", "--resume"])
+    assert stop.value.code
+    assert "give the data again: onelabel train DATA --out begun --resume" in capsys.readouterr().err

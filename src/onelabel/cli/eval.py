@@ -22,9 +22,12 @@ def evaluate(
         ),
     ] = None,
     part: Annotated[
-        str,
-        typer.Option(help="train, validation or test.", autocompletion=offer("train", "validation", "test")),
-    ] = "test",
+        str | None,
+        typer.Option(
+            help="train, validation or test. [default: test; where there is none, validation, or all of DATA]",
+            autocompletion=offer("train", "validation", "test"),
+        ),
+    ] = None,
     flip: Annotated[bool, typer.Option("--flip", help="Average with the mirrored pictures.")] = False,
     batch_size: Annotated[int, typer.Option(help="Pictures at a time.")] = 64,
     device: DeviceOption = None,
@@ -36,7 +39,7 @@ def evaluate(
     """Score a run's best weights on one part of a dataset.
 
     Examples: onelabel eval runs/mine; onelabel eval runs/voc2012-gr-finetune voc2012 --flip;
-    onelabel eval runs/mine photos/ --part validation --json
+    onelabel eval runs/mine truth.csv --root photos -o complete=true
     """
     from onelabel.data import load_dataset
     from onelabel.training import again
@@ -50,6 +53,9 @@ def evaluate(
     if origin.source == "digits-scenes":
         loader.setdefault("size", found.config.size)
     splits = load_dataset(origin.source, root=root or origin.root, **loader)
+    if part is None and splits.test is None and data is not None and "validation" not in loader:
+        splits, part = load_dataset(origin.source, root=root or origin.root, **{**loader, "validation": 0}), "train"
+    part = part or next(name for name in ("test", "validation", "train") if name in splits.parts)
     result = work(found, splits, part=part, device=device or "auto", batch_size=batch_size, flip=flip)
     if scores is not None:
         write_array(scores, result["scores"])
@@ -58,5 +64,6 @@ def evaluate(
         return
     for name, value in sorted(result["AP"].items(), key=lambda item: -item[1]):
         typer.echo(f"{100 * value:6.2f}  {name}")
+    where = "rows" if data is not None and part == "train" else f"{part} rows"
     compared = "" if result["true"] else " (against observed positives: nobody knows the true labels)"
-    typer.echo(f"{result['mAP']:6.2f}  mAP of {result['rows']:,} rows{compared}")
+    typer.echo(f"{result['mAP']:6.2f}  mAP of {result['rows']:,} {where}{compared}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import Annotated
@@ -23,6 +24,7 @@ from onelabel.cli.options import (
 )
 
 app = typer.Typer()
+AGAIN = "the data again: onelabel train DATA --out"
 
 
 @app.command()
@@ -76,7 +78,7 @@ def train(
     """Train a classifier from observed labels.
 
     Examples: onelabel train voc2012 --method gr --weights resnet50.safetensors; onelabel train photos/ --mode linear;
-    onelabel train runs/mine --labels recovered.review.db
+    onelabel train runs/mine --resume; onelabel train runs/mine --labels recovered.review.db
     """
     from onelabel.data import load_dataset, verify_splits
     from onelabel.probes.finetune import config_before, train_chosen
@@ -84,12 +86,15 @@ def train(
     from onelabel.training import train as work
     from onelabel.training.prepare import make_config
     from onelabel.training.recipes import settings_from
+    from onelabel.training.run import CHECKPOINT
 
     given = {
         "method": method, "mode": mode, "backbone": backbone, "weights": weights, "epochs": epochs, "lr": lr,
         "batch_size": batch_size, "size": size, "seed": seed, "device": device, "devices": devices,
     }  # fmt: skip
     repeated = again.is_run(data)
+    if not repeated and again.is_unfinished(data):
+        raise ValueError(f"{data}: a run that does not say what it was trained on; give {AGAIN} {data} --resume")
     if repeated and recipe is None:
         recipe = Path(data) / "config.toml"
     settings = settings_from(recipe, {k: v for k, v in given.items() if v is not None}, pairs(setting, "--set"))
@@ -97,17 +102,25 @@ def train(
     loader = pairs(option, "--option")
     if data == "digits-scenes" and "size" in settings:
         loader.setdefault("size", settings["size"])
+    auto = settings.get("method") == "auto"
     origin = again.Origin.load(data) if repeated else again.Origin(data, root, loader)
+    if repeated and resume:
+        labels = labels or origin.labels
+        if origin.auto and not (Path(data) / CHECKPOINT).is_file():
+            raise ValueError(f"{data}: stopped before a checkpoint, and auto has to choose again: give {AGAIN} {data}")
+    origin = dataclasses.replace(origin, labels=labels, auto=auto or (origin.auto and resume))
     splits = load_dataset(origin.source, root=origin.root, **origin.options)
     loaded = splits.report.lost
     if labels is not None:
         from onelabel.review.apply import relabelled
 
         splits = relabelled(verify_splits(splits), labels)  # which have no rows of pictures that cannot be read
-    auto = settings.get("method") == "auto"
     config = config_before(splits, settings) if auto else make_config(None, None, settings, splits)
     name = f"{splits.name}-{'auto' if auto else config.method}-{config.mode}"
-    folder = out or (again.next_folder(data) if repeated else Path("runs") / name.replace("/", "-"))
+    own = Path("runs") / name.replace("/", "-")
+    folder = out or (own if not repeated else Path(data) if resume else again.next_folder(data))
+    if resume or not (folder / "config.toml").exists():  # else it is another's, and about to be refused
+        origin.save(folder)
     if auto:
         run, _ = train_chosen(splits, out=folder, resume=resume, **settings)
     else:

@@ -1,4 +1,4 @@
-"""Where a run's data came from, so that it can be trained again with better labels."""
+"""Where a run's data came from, so that it can be resumed by its name, and trained again with better labels."""
 
 from __future__ import annotations
 
@@ -14,11 +14,17 @@ FILE, SCHEMA = "data.json", 1
 
 @dataclass(frozen=True)
 class Origin:
-    """What `load_dataset` was given: the source, its root and the loader's options."""
+    """What `load_dataset` was given: the source, its root and the loader's options.
+
+    And what a run that is resumed needs beside them: labels that were put in the data's place, and whether the method
+    was still to be chosen.
+    """
 
     source: str
     root: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    labels: str | None = None
+    auto: bool = False
 
     def save(self, run: Path, *, whole: bool = True) -> None:
         """Write it into a run folder; a source on disk is kept as an absolute path.
@@ -28,8 +34,9 @@ class Origin:
         """
         path = Path(self.source).expanduser()
         found = asdict(self) | ({"source": str(path.resolve())} if path.exists() else {})
-        if self.root is not None:
-            found["root"] = str(Path(self.root).expanduser().resolve())
+        for name in ("root", "labels"):
+            if (given := getattr(self, name)) is not None:
+                found[name] = str(Path(given).expanduser().resolve())
         if not whole:
             found["options"] = {**self.options, "verify": "decode"}
         run.mkdir(parents=True, exist_ok=True)
@@ -45,15 +52,20 @@ class Origin:
         found = read_json(path)
         with reading(path, "the origin of a run", remedy="give DATA"):
             check_schema(found.get("schema_version", 1), SCHEMA, path)
-            source, root = found["source"], found.get("root")
-            if not isinstance(source, str) or not isinstance(root, str | None):
-                raise TypeError(f"source {source!r:.40}, root {root!r:.40}")
-            return cls(source, root, dict(found.get("options", {})))
+            source, root, labels = found["source"], found.get("root"), found.get("labels")
+            if not isinstance(source, str) or not isinstance(root, str | None) or not isinstance(labels, str | None):
+                raise TypeError(f"source {source!r:.40}, root {root!r:.40}, labels {labels!r:.40}")
+            return cls(source, root, dict(found.get("options", {})), labels, bool(found.get("auto", False)))
 
 
 def is_run(path: str | Path) -> bool:
     """Whether a path is a run folder that can be trained again."""
     return (Path(path) / FILE).is_file() and (Path(path) / "config.toml").is_file()
+
+
+def is_unfinished(path: str | Path) -> bool:
+    """Whether a run folder holds a training that was begun and did not end."""
+    return (Path(path) / "config.toml").is_file() and not (Path(path) / "result.json").is_file()
 
 
 def next_folder(run: str | Path) -> Path:

@@ -198,7 +198,7 @@ class RunFolder:
 
     def stop_if_interrupted(self) -> None:
         if self.interrupted:
-            say(f"stopped; {self.path} can be resumed")
+            say(f"stopped; {self.path} can be resumed: onelabel train {self.path} --resume, or train(…, resume=True)")
             raise KeyboardInterrupt
 
     # -- writing ---------------------------------------------------------------------------------------------------
