@@ -152,7 +152,7 @@ def test_wide_table(class_folder: Path) -> None:
 
 def test_tables_that_cannot_work(tmp_path: Path) -> None:
     (tmp_path / "latin.csv").write_bytes("path,label\nx.jpg,caf\xe9\n".encode("latin-1"))
-    with pytest.raises(DataError, match="pass encoding="):
+    with pytest.raises(DataError, match="pass -o encoding="):
         load_dataset(tmp_path / "latin.csv")
     (tmp_path / "open.csv").write_text('path,",split\nx.jpg,cat,train\n')  # a quotation that never ends
     with pytest.raises(DataError, match=r"no label column among path, ,split x\.jpg,cat,train") as told:
@@ -297,7 +297,9 @@ def test_own_labels_in_cocos_form(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"not an instances file \(KeyError\('categories'\)\); write it again"):
         load_dataset(tmp_path / "mine.json")
     (tmp_path / "mine.xml").write_text("<a/>")
-    with pytest.raises(DataError, match=r"mine.xml: expected a folder or \.csv, .*\.json; or say which it is by kind="):
+    with pytest.raises(
+        DataError, match=r"mine.xml: expected a folder or \.csv, .*\.json; or say which it is by -o kind="
+    ):
         load_dataset(tmp_path / "mine.xml")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import save_file
 
 from onelabel import doctor
@@ -119,6 +120,20 @@ def test_a_dataset(tmp_path: Path) -> None:
     (tmp_path / "photos" / "cat").mkdir(parents=True)
     (tmp_path / "photos" / "cat" / "1.jpg").write_bytes(b"no picture")
     assert level(doctor.examine(data=str(tmp_path / "photos")), "data") == "bad"
+
+
+def test_the_remedy_for_a_table_has_its_root(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    for name, colour in (("a", "red"), ("b", "blue")):
+        Image.new("RGB", (16, 16), colour).save(tmp_path / "photos" / f"{name}.png")
+    table = tmp_path / "t.csv"
+    table.write_text("path,label\na.png,Sea\nb.png,sea\nc.png,sea\n")
+    bad, alike = own.data(str(table), str(tmp_path / "photos"))
+    assert bad.remedy == f"onelabel data check {table} --root {tmp_path / 'photos'}"
+    assert (alike.level, alike.found) == ("note", "separate classes: 'Sea' and 'sea'")
+    (failed,) = own.data(str(table), None)
+    assert failed.level == "bad"
+    assert "--root" in failed.found
 
 
 @pytest.mark.usefixtures("no_gpu")

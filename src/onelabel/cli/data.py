@@ -71,8 +71,8 @@ def check(
     from onelabel.data import default_root, load_dataset
     from onelabel.data.catalogue import BENCHMARKS
     from onelabel.data.check import check as compare
-    from onelabel.data.own import only_class
-    from onelabel.data.verify import verify_splits
+    from onelabel.data.own import class_counts, class_line, only_class
+    from onelabel.data.verify import mention_repeats, verify_splits
 
     options = {**pairs(option, "--option"), "strict": strict}
     if name in BENCHMARKS:
@@ -84,11 +84,15 @@ def check(
         text = outcome.text()
     else:
         splits = verify_splits(load_dataset(name, root=root, verify="none", **options), verify="decode")
+        mention_repeats(splits)
         problems, ok = splits.report, not splits.report.lost
-        found = {"usable": {part: len(rows) for part, rows in splits.parts.items()}}
+        classes = class_counts(splits)
+        found = {"usable": {part: len(rows) for part, rows in splits.parts.items()}, "classes": classes}
+        found["notes"] = list(splits.notes)
         counts = ", ".join(f"{part} {len(rows):,}" for part, rows in splits.parts.items())
         what = "rows" if hasattr(splits.train, "X") else "pictures"
-        text = f"{counts} {what} can be used\n{problems.text(names)}"
+        lines = [*splits.notes, class_line(classes), f"{counts} {what} can be used", problems.text(names)]
+        text = "\n".join(lines)
         if warning := only_class(splits):
             found["warning"] = warning
             text += f"\nwarning: {warning}"

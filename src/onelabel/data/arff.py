@@ -99,7 +99,7 @@ def _label_columns(file: Path, names: list[str], relation: str, labels: Sequence
         return [names.index(name) for name in labels]
     match = re.search(r"-C\s+(-?\d+)", relation)
     if match is None or not 0 < abs(int(match[1])) <= len(names):
-        raise DataError(f"{file}: which attributes are labels? Put the .xml beside it or pass labels=")
+        raise DataError(f"{file}: which attributes are labels? Put the .xml beside it or pass -o labels= (labels=)")
     count = int(match[1])
     return list(range(count)) if count > 0 else list(range(len(names) + count, len(names)))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from onelabel.labels import Labels
 
-from .report import DataError, Report
+from .report import Report, no_rows, printable
 from .sources import ImageSource, Rows
 
 Matrix = NDArray[np.uint8]
@@ -109,7 +108,8 @@ S = TypeVar("S", Dataset, FeatureDataset)
 class Splits(Generic[S]):
     """A dataset's parts. `notes` say in words how they were made; `report` is shared by all of them.
 
-    `origin` is what `load_dataset` was given, for messages: empty where that was no text.
+    `origin` is what `load_dataset` was given, for messages: empty where that was no text. `check` is the command that
+    lists everything wrong with it.
     """
 
     name: str
@@ -118,6 +118,7 @@ class Splits(Generic[S]):
     test: S | None = None
     notes: tuple[str, ...] = ()
     origin: str = ""
+    check: str = "onelabel data check"
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -135,13 +136,16 @@ class Splits(Generic[S]):
 
     @property
     def left_out(self) -> str:
-        """One line about what could not be used, and how to see all of it; empty where everything could."""
+        """One line about what could not be used and which class names are alike, and how to see all; else empty."""
         fatal = [problem for problem in self.report if problem.fatal]
-        if not fatal:
-            return ""
-        kinds = ", ".join(f"{n:,} {kind}" for kind, n in sorted(Counter(p.kind for p in fatal).items()))
-        check = f"onelabel data check {shlex.quote(self.origin)}" if self.origin else "onelabel data check"
-        return f"{self.name}: {len(fatal):,} left out ({kinds}), such as {fatal[0].name}; `{check}` lists them"
+        told = []
+        if fatal:
+            kinds = ", ".join(f"{n:,} {kind}" for kind, n in sorted(Counter(p.kind for p in fatal).items()))
+            told.append(f"{len(fatal):,} left out ({kinds}), such as {printable(fatal[0].name)}")
+        if alike := self.report.names("alike"):
+            more = f" and {len(alike) - 1:,} more" if len(alike) > 1 else ""
+            told.append(f"separate classes with names alike: {printable(alike[0])}{more}")
+        return f"{self.name}: {'; '.join(told)}; `{self.check}` lists them" if told else ""
 
 
 @dataclass(frozen=True)
@@ -247,7 +251,7 @@ def make_splits(
     if "test" in made:
         made["test"] = _kept(made["test"], np.arange(len(made["test"])), usable["test"], f"{name}/test")
     if len(made["train"]) == 0:
-        raise DataError(f"{name}: no usable training rows; {report.line(names=2)}")
+        raise no_rows(name, report)
     parts = {part: value for part, value in made.items() if len(value)}
     return Splits(name, parts["train"], parts.get("validation"), parts.get("test"), tuple(notes))
 

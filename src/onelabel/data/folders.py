@@ -9,7 +9,7 @@ from typing import Any
 
 from .base import Draw, Part, Splits
 from .own import Records, own_splits, part_name
-from .paths import list_pictures
+from .paths import leads_up, list_pictures
 from .report import DataError, Report
 from .sources import FileSource
 from .verify import Verify
@@ -66,12 +66,18 @@ def scan_folder(root: Path, report: Report) -> Records:
 
 
 def _scan(root: Path, folder: Path, part: Part | None, report: Report, records: Records) -> None:
-    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
-        if entry.name.startswith("."):
-            continue
+    entries = sorted((e for e in os.scandir(folder) if not e.name.startswith(".")), key=lambda entry: entry.name)
+    taken = {os.path.realpath(entry.path) for entry in entries if not entry.is_symlink()}
+    for entry in entries:
         if not entry.is_dir():
             report.add("no-class", os.path.relpath(entry.path, root))
             continue
+        if entry.is_symlink():
+            real = os.path.realpath(entry.path)
+            if real in taken or leads_up(real, folder):
+                report.add("linked-folder", os.path.relpath(entry.path, root), f"→ {real}")
+                continue
+            taken.add(real)
         found = list_pictures(entry.path, report, base=root)
         if not found:
             report.add("empty-folder", os.path.relpath(entry.path, root))

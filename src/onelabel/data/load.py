@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import json
 import os
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -98,6 +100,7 @@ def load_dataset(
     """
     draw = Draw(seed, validation, drop, positives, negatives, split_seed, dict(drop_options or {}))
     shared: dict[str, Any] = {"draw": draw, "report": Report(strict=strict)}
+    given = dict(options)
     kind = options.pop("kind", None)
     if not isinstance(name_or_path, str | Path):
         return HUGGING_FACE(name_or_path, **shared, **options)
@@ -111,7 +114,16 @@ def load_dataset(
         loader, where = _loader_of(text, kind), [text]
         if loader in (TABLE, INSTANCES) and root is not None:
             options["root"] = root
-    return replace(loader(*where, **shared, **options), origin=text)
+    return replace(loader(*where, **shared, **options), origin=text, check=check_command(text, root, **given))
+
+
+def check_command(data: str, root: str | Path | None = None, **options: Any) -> str:
+    """The command that looks closer at what `load_dataset` was given."""
+    words = ["onelabel", "data", "check", data, *([] if root is None else ["--root", str(root)])]
+    for name, value in options.items():
+        if name != "verify":  # the command decodes everything
+            words += ["-o", f"{name}={value if isinstance(value, str) else json.dumps(value, default=str)}"]
+    return shlex.join(words)
 
 
 def default_root() -> Path:
@@ -141,7 +153,9 @@ def _loader_of(text: str, kind: str | None) -> Loader:
     if path.suffix.lower() not in by_suffix:
         known = ", ".join(list_datasets())
         if path.exists():
-            raise DataError(f"{text}: expected a folder or {', '.join(by_suffix)}; or say which it is by kind=")
+            raise DataError(
+                f"{text}: expected a folder or {', '.join(by_suffix)}; or say which it is by -o kind= (kind=)"
+            )
         raise DataError(f"{text}: neither a dataset ({known}) nor a folder, table, shard or features file that exists")
     if not path.exists():
         raise DataError(f"{text}: no such file")

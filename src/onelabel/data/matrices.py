@@ -164,7 +164,7 @@ def _parquet(file: Path, labels: list[str]) -> tuple[Any, Any, tuple[str, ...]]:
     missing = [name for name in labels if name not in table.column_names]
     if not labels or missing:
         given = f"no column {missing[0]!r}" if missing else "which columns are labels?"
-        raise DataError(f"{file}: {given}; it has {', '.join(table.column_names[:20])}; pass labels=")
+        raise DataError(f"{file}: {given}; it has {', '.join(table.column_names[:20])}; pass -o labels= (labels=)")
     X = _parquet_features(table, [name for name in table.column_names if name not in labels], file)
     with reading(file, "a matrix with labels of 1, 0 and −1", kind=DataError):
         y = np.stack([table[name].cast(need("pyarrow", "cli").int8()).to_numpy() for name in labels], axis=1)

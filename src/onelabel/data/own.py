@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import unicodedata
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from numpy.typing import NDArray
 from onelabel.labels import Labels
 
 from .base import Draw, Part, Splits, make_splits
-from .report import DataError, Report
+from .report import DataError, Report, printable
 from .sources import ImageSource
 from .verify import Verify, readable
 
@@ -93,6 +95,23 @@ def class_list(given: Sequence[str] | str | Path | None, records: Records) -> tu
     return names
 
 
+def mention_alike(class_names: Sequence[str], report: Report) -> None:
+    """Report class names that a person would take for one; they stay separate, for a name is a name."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name in class_names:
+        groups[" ".join(_composed(_composed(name).casefold()).split())].append(name)
+    for group in groups.values():
+        if len(group) > 1:
+            look_the_same = len({_composed(name) for name in group}) < len(group)
+            told = " and ".join(ascii(name) if look_the_same else repr(name) for name in group)
+            report.add("alike", told)
+
+
+def _composed(name: str) -> str:
+    """Accents in one code with their letter (Unicode's NFC)."""
+    return unicodedata.normalize("NFC", name)
+
+
 def observed_labels(records: Records, class_names: Sequence[str], report: Report) -> Labels:
     """The records as observed labels; unknown names, contradictions and rows without a positive are reported."""
     column = {name: i for i, name in enumerate(class_names)}
@@ -136,6 +155,23 @@ def only_class(splits: Splits[Any]) -> str:
     return f"{splits.name}: only the class {name!r} was found, and every row has it; a folder per class is needed"
 
 
+def class_counts(splits: Splits[Any]) -> dict[str, int]:
+    """How many rows of all parts have each class: by clean labels where they are known, else by observed ones."""
+    count = np.zeros(len(splits.class_names), np.int64)
+    for part in splits.parts.values():
+        count += part.observed.counts().positives if part.true is None else part.true.sum(0, dtype=np.int64)
+    return dict(zip(splits.class_names, count.tolist(), strict=True))
+
+
+def class_line(counts: Mapping[str, int], most: int = 12) -> str:
+    """The classes with their counts, the frequent first; of more than `most` the middle is left out."""
+    ranked = sorted(counts.items(), key=lambda item: -item[1])
+    told = [printable(f"{name} {count:,}") for name, count in ranked]
+    if len(told) > most:
+        told[most // 2 : -(most // 2)] = ["…"]
+    return f"{len(counts):,} class{'es' if len(counts) != 1 else ''}: {', '.join(told)}"
+
+
 def own_splits(
     name: str,
     source: ImageSource | NDArray[np.float32],
@@ -155,6 +191,7 @@ def own_splits(
             f"{name}: no pictures found{met}; give a folder with a folder of pictures per class, or a table"
         )
     names = class_list(class_names, records)
+    mention_alike(names, report)
     observed = observed_labels(records, names, report)
     usable = np.ones(len(records), bool)
     if isinstance(source, ImageSource):

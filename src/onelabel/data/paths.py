@@ -31,7 +31,7 @@ def present(root: str | Path, paths: Sequence[str], report: Report) -> NDArray[n
     if len(paths) and not there.any():
         raise DataError(
             f"{Path(root) / paths[0]}: none of the {len(paths):,} listed pictures is there; "
-            "put them there, or pass pictures=False for the labels alone"
+            "put them there, or pass -o pictures=false (pictures=False) for the labels alone"
         )
     for row in np.flatnonzero(~there).tolist():
         report.add("missing", paths[row])
@@ -41,7 +41,8 @@ def present(root: str | Path, paths: Sequence[str], report: Report) -> NDArray[n
 def list_pictures(folder: str | Path, report: Report, *, base: str | Path | None = None) -> list[str]:
     """Every picture below `folder` by its suffix, sorted, relative to `base`; hidden files are skipped.
 
-    Folders reached twice through links are read once; what has another suffix is named in the report.
+    Folders reached twice through links are read once; a link to a folder above, and what has another suffix, is named
+    in the report.
     """
     origin = str(base if base is not None else folder)
     found: list[str] = []
@@ -64,6 +65,8 @@ def list_pictures(folder: str | Path, report: Report, *, base: str | Path | None
             if not entry.name.isascii() and not _is_text(entry.name):
                 shown = ascii(os.path.relpath(entry.path, origin))
                 report.add("unreadable", shown, "its name is not UTF-8; rename it")
+            elif entry.is_dir() and entry.is_symlink() and leads_up(entry.path, folder):
+                report.add("linked-folder", os.path.relpath(entry.path, origin), f"→ {os.path.realpath(entry.path)}")
             elif entry.is_dir():
                 stack.append(entry.path)
             elif os.path.splitext(entry.name)[1].lower() in SUFFIXES:
@@ -71,6 +74,11 @@ def list_pictures(folder: str | Path, report: Report, *, base: str | Path | None
             else:
                 report.add("not-a-picture", os.path.relpath(entry.path, origin))
     return sorted(found)
+
+
+def leads_up(path: str, folder: str | Path) -> bool:
+    """Whether `path` is, links followed, `folder` or a folder above it."""
+    return Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(path))
 
 
 def _is_text(name: str) -> bool:

@@ -36,6 +36,8 @@ KINDS: dict[str, tuple[bool, str]] = {
     "no-label": (False, "no positive label; kept with every class unknown"),
     "empty-folder": (False, "a class folder without pictures; it gives no class"),
     "no-class": (True, "lies in no class folder"),
+    "linked-folder": (True, "a link to a folder above it or to another class folder; its pictures are not read twice"),
+    "alike": (False, "classes whose names differ only in case, spaces or coding; rename one where they mean the same"),
     "not-a-picture": (False, "a file that is no picture by its name; left alone"),
     "outside": (True, "a path that leaves the data folder"),
     "animated": (False, "several frames; the first is used"),
@@ -70,7 +72,7 @@ class Report:
     problems: list[Problem] = field(default_factory=list)
 
     # These change nothing about what is learned, so strict lets them pass.
-    HARMLESS = frozenset({"animated", "cmyk", "grey", "deep", "rotated", "tiny", "long", "not-a-picture"})
+    HARMLESS = frozenset({"animated", "cmyk", "grey", "deep", "rotated", "tiny", "long", "not-a-picture", "alike"})
 
     def add(self, kind: str, name: object, detail: object = "") -> None:
         """Record a problem; raises `DataError` when strict, unless the kind is harmless."""
@@ -123,7 +125,7 @@ class Report:
         for kind, count in self.counts.items():
             lost, meaning = KINDS[kind]
             found = [problem for problem in self.problems if problem.kind == kind][:names]
-            shown = [p.name + (f": {p.detail}" if p.detail else "") for p in found]
+            shown = [printable(p.name + (f": {p.detail}" if p.detail else "")) for p in found]
             shown += [f"and {count - names:,} more"] if count > names else []
             yield f"{count:,} {kind}{' (left out)' if lost else ''}: {meaning}", shown
 
@@ -137,6 +139,18 @@ class Report:
         atomic_write(path, json.dumps(self.to_dict(), indent=1, ensure_ascii=False))
 
 
+def no_rows(name: str, report: Report) -> DataError:
+    """What is raised where no training row can be used."""
+    lost = Report(problems=[problem for problem in report if problem.fatal])
+    remedy = "; a table's paths start at its own folder unless --root (root=) says where"
+    return DataError(f"{name}: no usable training rows; {lost.line(names=2)}{remedy if lost.names('missing') else ''}")
+
+
+def printable(name: str) -> str:
+    """A name in one line: what cannot be seen, such as a line break in a file's name, is escaped."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in name)
+
+
 def _line(problem: Problem) -> str:
     detail = f" ({problem.detail})" if problem.detail else ""
-    return f"{problem.name}: {KINDS[problem.kind][1]}{detail}"
+    return printable(f"{problem.name}: {KINDS[problem.kind][1]}{detail}")

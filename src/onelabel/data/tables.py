@@ -34,6 +34,7 @@ def load_table(
     negatives: str | Sequence[str] | None = None,
     split: str | None = None,
     separator: str = "|",
+    delimiter: str | None = None,
     encoding: str = "utf-8",
     class_names: Sequence[str] | str | Path | None = None,
     complete: bool = False,
@@ -50,6 +51,8 @@ def load_table(
     Args:
         root: the folder that paths are relative to; the table's own folder unless given.
         image, labels, negatives, split: the columns; found by their usual names unless given.
+        separator: what divides the labels of a cell; "" where a cell is one label.
+        delimiter: what divides a line of text; a comma, semicolon or tab is found by the header unless given.
         complete: every label that a row lacks is absent; its labels then count as clean.
     """
     file = Path(path).expanduser()
@@ -63,6 +66,7 @@ def load_table(
         negatives=negatives,
         split=split,
         separator=separator,
+        delimiter=delimiter,
         encoding=encoding,
     )
     return own_splits(
@@ -74,7 +78,7 @@ def load_table(
         draw=draw or Draw(),
         report=report,
         verify=verify,
-        notes=(f"table {file.name}",),
+        notes=(f"table {file.name}", *([table.divided] if table.divided else [])),
     )
 
 
@@ -86,6 +90,7 @@ class Table:
     root: Path
     hashes: list[str] | None
     class_names: list[str] | None  # of a table with a column per class
+    divided: str = ""  # in words, how many cells hold several labels
 
 
 def read_records(
@@ -98,13 +103,15 @@ def read_records(
     negatives: str | Sequence[str] | None = None,
     split: str | None = None,
     separator: str = "|",
+    delimiter: str | None = None,
     encoding: str = "utf-8",
 ) -> Table:
     """Read a table's rows; see `load_table`."""
-    columns, metadata = read_columns(file, report, encoding=encoding)
+    columns, metadata = read_columns(file, report, encoding=encoding, delimiter=delimiter, image=image)
     where = image or _find(columns, PATH_COLUMNS)
     if where is None or where not in columns:
-        raise DataError(f"{file}: no column {image or 'of paths'}; it has {', '.join(columns)}; pass image=")
+        remedy = "pass -o image=COLUMN (image=), or -o delimiter= (delimiter=) where these are several"
+        raise DataError(f"{file}: no column {image or 'of paths'}; it has {', '.join(columns)}; {remedy}")
     positive, negative = _chosen(columns, labels, LABEL_COLUMNS), _chosen(columns, negatives, NEGATIVE_COLUMNS)
     part = split or _find(columns, PART_COLUMNS)
     asked = [name for name in (*positive, *negative, *([part] if part else [])) if name not in columns]
@@ -112,7 +119,7 @@ def read_records(
         raise DataError(f"{file}: no column {asked[0]!r}; it has {', '.join(columns)}")
     wide = [] if positive else _wide(columns, {where, part, *negative, *OTHER_COLUMNS})
     if not positive and not wide:
-        raise DataError(f"{file}: no label column among {', '.join(columns)}; pass labels=")
+        raise DataError(f"{file}: no label column among {', '.join(columns)}; pass -o labels=COLUMN (labels=)")
     records = Records()
     skipped = columns.get("problem", [""] * len(columns[where]))
     for row, name in enumerate(columns[where]):
@@ -135,10 +142,22 @@ def read_records(
         known = zip(columns[where], columns["hash"], strict=True)
         by_name = {os.path.normpath(name): value for name, value in known if isinstance(name, str)}
         hashes = [str(by_name[name]) for name in records.names]
-    return Table(records, base, hashes, wide or None)
+    cells = [cell for column in (*positive, *negative) for cell in columns[column]]
+    return Table(records, base, hashes, wide or None, _divided(cells, separator))
 
 
-def read_columns(file: Path, report: Report, *, encoding: str = "utf-8") -> tuple[dict[str, list[Any]], dict[str, str]]:
+def _divided(cells: Sequence[Any], separator: str) -> str:
+    """How many cells of text hold several labels, in words; empty where none does."""
+    several = [cell for cell in cells if isinstance(cell, str) and len(_labels(cell, separator)) > 1]
+    if not several:
+        return ""
+    remedy = "-o separator= (separator='') keeps them whole"
+    return f"{len(several):,} of {len(cells):,} cells divided at {separator!r}, such as {several[0]!r}; {remedy}"
+
+
+def read_columns(
+    file: Path, report: Report, *, encoding: str = "utf-8", delimiter: str | None = None, image: str | None = None
+) -> tuple[dict[str, list[Any]], dict[str, str]]:
     """A table's columns as lists, and its Parquet metadata; lines that do not parse are reported."""
     suffix = file.suffix.lower()
     try:
@@ -149,17 +168,39 @@ def read_columns(file: Path, report: Report, *, encoding: str = "utf-8") -> tupl
                 table = need("pyarrow.parquet", "cli").read_table(file)
                 metadata = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
                 return {name: table[name].to_pylist() for name in table.column_names}, metadata
-            return _delimited(file, report, encoding, "\t" if suffix == ".tsv" else ","), {}
+            return _delimited(file, report, encoding, delimiter, image), {}
     except OSError as error:
         raise DataError(f"{file}: {error.strerror}") from None
     except DataError as error:
         if isinstance(cause := error.__cause__, UnicodeDecodeError):
-            raise DataError(f"{file}: not {encoding} at byte {cause.start}; pass encoding=") from None
+            remedy = "pass -o encoding= (encoding=), such as latin-1 or utf-16"
+            raise DataError(f"{file}: not {encoding} at byte {cause.start}; {remedy}") from None
         raise
 
 
-def _delimited(file: Path, report: Report, encoding: str, delimiter: str) -> dict[str, list[Any]]:
+def _delimiter(file: Path, header: str, given: str | None, image: str | None) -> str:
+    """What divides a line: as given, else what makes a column of paths of the header, else the most columns."""
+    if given is not None:
+        found = "\t" if given in ("tab", r"\t") else given
+        if not isinstance(found, str) or len(found) != 1 or found in '\r\n"':
+            raise DataError(f"delimiter: {given!r}, expected one character, or tab")
+        return found
+    paths = {image} if image else {*PATH_COLUMNS}
+
+    def fits(delimiter: str) -> tuple[bool, int]:
+        names = [name.strip() for name in next(csv_reader.reader([header], delimiter=delimiter), [])]
+        return bool(paths & {*names, *map(str.lower, names)}), len(names)
+
+    usual = ("\t", ",", ";") if file.suffix.lower() == ".tsv" else (",", ";", "\t")
+    return max(usual, key=fits)
+
+
+def _delimited(
+    file: Path, report: Report, encoding: str, delimiter: str | None, image: str | None
+) -> dict[str, list[Any]]:
     with open(file, encoding="utf-8-sig" if encoding == "utf-8" else encoding, newline="") as stream:
+        delimiter = _delimiter(file, stream.readline(), delimiter, image)
+        stream.seek(0)
         reader = csv_reader.reader(stream, delimiter=delimiter)
         header = [name.strip() for name in next(reader, [])]
         if not header:
@@ -229,4 +270,5 @@ def _labels(cell: Any, separator: str) -> list[str]:
         return [str(label).strip() for label in cell if label is not None and str(label).strip()]
     if isinstance(cell, float) and cell.is_integer():
         cell = int(cell)
-    return [label.strip() for label in str(cell).split(separator) if label.strip()]
+    labels = str(cell).split(separator) if separator else [str(cell)]
+    return [label.strip() for label in labels if label.strip()]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -15,8 +18,8 @@ from onelabel.system import progress
 from .base import Dataset, Splits
 from .images import ImageError
 from .pool import process_map
-from .report import DataError, Problem, Report
-from .sources import ArraySource, ImageSource
+from .report import Problem, Report, no_rows
+from .sources import ArraySource, FileSource, ImageSource
 
 Verify = Literal["none", "header", "decode"]
 _CHUNK = 256
@@ -69,9 +72,37 @@ def verify_splits(splits: Splits[Any], *, verify: Verify = "decode", workers: in
     return with_parts(splits, parts)
 
 
+def mention_repeats(splits: Splits[Any]) -> None:
+    """Report picture files with the same bytes as another, of any part; only files of equal size are read."""
+    by_size: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    for part in splits.parts.values():
+        source = getattr(part, "source", None)
+        if isinstance(source, FileSource):
+            for name in source.paths:
+                path = os.path.join(source.root, name)
+                by_size[os.path.getsize(path)].append((name, path))
+    found: dict[str, str] = {}
+    for group in by_size.values():
+        first: dict[bytes, str] = {}
+        for name, path in group if len(group) > 1 else ():
+            twin = first.setdefault(_digest(path), name)
+            if twin != name:
+                found[name] = twin
+    for name in sorted(found):
+        splits.report.add("duplicate-content", name, f"as {found[name]}")
+
+
+def _digest(path: str) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.digest()
+
+
 def with_parts(splits: Splits[Any], parts: Mapping[str, Any]) -> Splits[Any]:
     """`splits` with parts that lost rows: one without any leaves, and training rows there must be."""
     if not len(parts["train"]):
-        raise DataError(f"{splits.name}: no usable training rows; {splits.report.line(names=2)}")
+        raise no_rows(splits.name, splits.report)
     left: dict[str, Any] = {name: part if part is None or len(part) else None for name, part in parts.items()}
     return replace(splits, **left)

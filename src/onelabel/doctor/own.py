@@ -33,11 +33,13 @@ def weights(path: str | Path, backbone: str) -> Iterable[Finding]:
 
 def data(name: str, root: str | None) -> Iterable[Finding]:
     from onelabel.data import load_dataset
+    from onelabel.data.load import check_command
+    from onelabel.data.report import printable
 
     try:
         splits = load_dataset(name, root=root)
     except Exception as error:
-        yield Finding("data", "bad", str(error), "onelabel data check DATA looks closer")
+        yield Finding("data", "bad", str(error), f"{check_command(name, root)} looks closer")
         return
     parts = ", ".join(f"{part} {len(rows):,}" for part, rows in splits.parts.items())
     seen = splits.train.observed.counts().positives
@@ -45,11 +47,12 @@ def data(name: str, root: str | None) -> Iterable[Finding]:
     if hasattr(splits.train, "source") and len(splits.train):
         splits.train.source.read(0)
     if splits.report.lost:
-        yield Finding(
-            "data", "bad", f"{found}; {splits.report.lost:,} rows cannot be used", f"onelabel data check {name}"
-        )
+        yield Finding("data", "bad", f"{found}; {splits.report.lost:,} rows cannot be used", splits.check)
     elif int((seen == 0).sum()):
         never = [splits.class_names[i] for i in (seen == 0).nonzero()[0][:3]]
         yield Finding("data", "note", f"{found}; never observed: {', '.join(never)}", "such classes cannot be learned")
     else:
         yield Finding("data", "ok", found)
+    if alike := splits.report.names("alike"):
+        some = ", ".join([*map(printable, alike[:3]), *(["…"] if len(alike) > 3 else [])])
+        yield Finding("data", "note", f"separate classes: {some}", "rename one in the data where they mean the same")

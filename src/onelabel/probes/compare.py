@@ -14,7 +14,7 @@ from onelabel.models.columns import even
 from onelabel.probes.auto import Choice, choose
 from onelabel.probes.results import Row
 from onelabel.probes.role_table import load_voc_features, map_on
-from onelabel.system import atomic_path
+from onelabel.system import atomic_path, say
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,9 @@ def read_parts(
     blind: bool = False,
     loader: Mapping[str, Any] | None = None,
 ) -> Parts:
-    """The parts of FEATURES (a file, or a folder with labels.npz and features-…npz) or of DATA (with a backbone).
+    """The parts of FEATURES (a file, or a folder with labels.npz and features-…npz) or of DATA.
 
+    Pictures become features of `backbone`, training's own unless given; one line says what was left out.
     `blind` hides the clean validation labels: the held-out rows keep only what was observed. `loader` are the data
     loader's own options.
     """
@@ -53,11 +54,13 @@ def read_parts(
     splits = load_dataset(source, root=root, **{**own, **(loader or {})})
     made: dict[str, Any] = dict(splits.parts)
     if not hasattr(splits.train, "X"):
-        if backbone is None:
-            raise ValueError(f"{source} holds pictures: give --backbone, a timm model that turns them into features")
         from onelabel.data.cache import features
         from onelabel.models import build_classifier, starting_weights
+        from onelabel.training.config import TrainConfig
 
+        if backbone is None:
+            backbone = TrainConfig.backbone
+            say(f"pictures become features of {backbone}, as train takes it; --backbone (backbone=) names another")
         # built as training builds it, so that a weights file and its layout mean the same here and there
         network = build_classifier(
             len(splits.class_names), backbone=backbone, weights=starting_weights(backbone, weights)
@@ -66,6 +69,8 @@ def read_parts(
         for name, part in made.items():
             found = features(part, network.backbone, size=size, device=device, mean=mean, std=std)
             made[name] = found.dataset(part)
+    if splits.left_out:
+        say(splits.left_out)
     train, validation, test = (made.get(name) for name in ("train", "validation", "test"))
     assert train is not None
     arrays = [None if part is None else part.X for part in (train, validation, test)]

@@ -112,6 +112,9 @@ def load_inputs(
         (X,) = even(part.X)
         return Inputs(X, _named(part.observed, part.class_names), None, "", part.true, run, held, left_out)
     found = picture_features(part, *_network(run, backbone, weights, tuned), device=device, **_look(run, size))
+    part.report.extend(found.failed.values())
+    if splits.left_out:
+        say(splits.left_out)
     keep = np.setdiff1d(np.arange(len(part)), list(found.failed))
     X = found.array if len(keep) == len(part) else np.asarray(found.array[keep])
     base = str(Path(part.source.root).resolve()) if isinstance(part.source, FileSource) else ""

@@ -1,0 +1,222 @@
+"""What is said of own data: names alike, links, delimiters, repeats, and the same line whoever reads it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onelabel.cli import main
+from onelabel.data import DataError, Report, load_dataset
+from onelabel.data.load import check_command
+from onelabel.data.own import class_counts, class_line, mention_alike
+from onelabel.data.verify import mention_repeats, verify_splits
+
+Picture = Callable[..., bytes]
+
+
+def check(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """Run `onelabel data check`: exit code, what it printed, its errors."""
+    with pytest.raises(SystemExit) as stop:
+        main(["data", "check", *words])
+    out = capsys.readouterr()
+    return int(stop.value.code or 0), out.out, out.err
+
+
+# --- names -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["Desert", "desert", "sea"], ["'Desert' and 'desert'"]),
+        (["\xc9cole", "E\u0301cole"], [r"'\xc9cole' and 'E\u0301cole'"]),  # they look the same
+        (["sea ", "sea", " Sea"], ["'sea ' and 'sea' and ' Sea'"]),
+        (["sea", "seal", "s ea", "m2", "m²"], []),
+    ],
+)
+def test_class_names_alike_are_mentioned(names: list[str], told: list[str]) -> None:
+    report = Report(strict=True)  # a name is a name: strict lets it pass
+    mention_alike(names, report)
+    assert report.names("alike") == told
+
+
+def test_folders_alike_stay_separate(class_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(class_folder / "owl", class_folder / "Cat")
+    splits = load_dataset(class_folder, validation=0)
+    assert class_counts(splits) == {"Cat": 4, "cat": 4, "dog": 4, "owl": 4}
+    assert splits.left_out.startswith("own: separate classes with names alike: 'Cat' and 'cat'; `onelabel data check")
+    code, out, _ = check(capsys, str(class_folder))
+    assert code == 0
+    assert "4 classes: Cat 4, cat 4, dog 4, owl 4" in out
+    assert "1 alike: classes whose names differ only in case" in out
+    assert "    'Cat' and 'cat'\n" in out
+
+
+def test_many_classes_are_told_by_the_most_and_least_frequent() -> None:
+    line = class_line({f"c{i}": i for i in range(100)}, most=4)
+    assert line == "100 classes: c99 99, c98 98, …, c1 1, c0 0"
+    assert class_line({"a\nb": 1200}) == r"1 class: a\nb 1,200"
+
+
+# --- links -------------------------------------------------------------------------------------------------------
+
+
+def test_links_to_class_folders_and_above_are_left_out(class_folder: Path, tmp_path: Path) -> None:
+    (class_folder / "loop").symlink_to(".")
+    (class_folder / "kitten").symlink_to("cat")
+    (class_folder / "cat" / "up").symlink_to("..")
+    (class_folder / ".store").mkdir()
+    for place in (tmp_path / "elsewhere", class_folder / ".store" / "elk"):  # links to these are someone's storage
+        shutil.copytree(class_folder / "owl", place)
+    (class_folder / "bat").symlink_to(tmp_path / "elsewhere")
+    (class_folder / "vampire").symlink_to(tmp_path / "elsewhere")
+    (class_folder / "elk").symlink_to(".store/elk")
+    splits = load_dataset(class_folder, validation=0)
+    assert class_counts(splits) == {"bat": 4, "cat": 4, "dog": 4, "elk": 4, "owl": 4}
+    assert sorted(splits.report.names("linked-folder")) == ["cat/up", "kitten", "loop", "vampire"]
+
+
+# --- tables ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv"])
+@pytest.mark.parametrize("by", [",", ";", "\t"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_the_delimiter_is_found(class_folder: Path, by: str, suffix: str, encoding: str) -> None:
+    file = class_folder / f"t.{suffix}"
+    rows = [["Path", "label"], ["cat/cat0.jpg", "cat,; big"], ["dog/dog0.jpg", "dog"]]
+    file.write_text("\r\n".join(by.join(f'"{cell}"' for cell in row) for row in rows), encoding=encoding)
+    options = {"encoding": encoding} if encoding == "utf-16" else {}
+    assert load_dataset(file, validation=0, **options).class_names == ("cat,; big", "dog")
+
+
+def test_a_column_of_paths_counts_for_more_than_many_columns(class_folder: Path) -> None:
+    file = class_folder / "t.csv"
+    file.write_text("where,label;of;it\ncat/cat0.jpg,cat\n")
+    assert load_dataset(file, validation=0, image="where", labels="label;of;it").class_names == ("cat",)
+    with pytest.raises(DataError, match=r"it has where,label, of, it; pass -o image=COLUMN \(image=\)"):
+        load_dataset(file)
+
+
+def test_the_delimiter_can_be_said(class_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = class_folder / "t.csv"
+    file.write_text("path:label\ncat/cat0.jpg:cat\n")
+    assert load_dataset(file, validation=0, delimiter=":").class_names == ("cat",)
+    file.write_text("path\tlabel,first\ncat/cat0.jpg\tcat\n")
+    assert check(capsys, str(file), "-o", "delimiter=tab", "-o", "labels=label,first", "-o", "validation=0")[0] == 0
+    with pytest.raises(DataError, match=r"delimiter: '::', expected one character, or tab"):
+        load_dataset(file, delimiter="::")
+
+
+def test_cells_that_were_divided_are_counted(class_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = class_folder / "t.csv"
+    file.write_text("path,label\ncat/cat0.jpg,a|b\ndog/dog0.jpg,dog\n")
+    code, out, _ = check(capsys, str(file), "-o", "validation=0")
+    assert code == 0
+    assert "1 of 2 cells divided at '|', such as 'a|b'; -o separator= (separator='') keeps them whole" in out
+    assert "3 classes: " in out
+    _, out, _ = check(capsys, str(file), "-o", "validation=0", "-o", "separator=", "--json")
+    assert json.loads(out)["classes"] == {"a|b": 1, "dog": 1}
+
+
+# --- repeats and names that cannot be printed ---------------------------------------------------------------------
+
+
+def test_check_mentions_the_same_bytes(
+    class_folder: Path, picture: Picture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (class_folder / "owl" / "new\nline.jpg").write_bytes(picture(0))  # cat0's
+    same_size = bytearray(picture(0, form="BMP"))
+    (class_folder / "dog" / "a.bmp").write_bytes(same_size)
+    same_size[-1] ^= 1
+    (class_folder / "dog" / "b.bmp").write_bytes(same_size)
+    splits = verify_splits(load_dataset(class_folder))
+    mention_repeats(splits)
+    assert len(splits.report.names("duplicate-content")) == 1
+    code, out, _ = check(capsys, str(class_folder))
+    assert code == 0
+    assert "1 duplicate-content: the same bytes as another file\n" in out
+    assert "cat/cat0.jpg" in out
+    assert r"owl/new\nline.jpg" in out
+
+
+# --- the same line for everyone -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def damaged(class_folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An empty file, which shows while loading, and one cut short, which does not."""
+    monkeypatch.delenv("ONELABEL_QUIET")
+    monkeypatch.setenv("ONELABEL_CACHE", str(tmp_path / "cache"))
+    (class_folder / "cat" / "cat0.jpg").write_bytes(b"")
+    whole = (class_folder / "dog" / "dog1.jpg").read_bytes()
+    (class_folder / "dog" / "dog1.jpg").write_bytes(whole[: len(whole) // 2])
+    return class_folder
+
+
+def _compared(data: Path) -> Any:
+    from onelabel.probes.compare import read_parts
+
+    return read_parts(str(data), backbone="small-cnn", size=16, loader={"validation": 0}).labels
+
+
+def _recovered(data: Path) -> Any:
+    from onelabel.recovery.inputs import load_inputs
+
+    return load_inputs(data, backbone="small-cnn", size=16).labels
+
+
+@pytest.mark.parametrize("read", [_compared, _recovered])
+def test_compare_and_recover_say_what_was_left_out(
+    damaged: Path, read: Callable[[Path], Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert len(read(damaged)) == 10
+    told = [line for line in capsys.readouterr().err.splitlines() if "left out" in line]
+    assert told == [
+        "onelabel: own: 2 left out (1 empty-file, 1 truncated), such as cat/cat0.jpg; "
+        f"`onelabel data check {damaged}` lists them"
+    ]
+
+
+def test_compare_takes_the_backbone_of_training(
+    damaged: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from onelabel import models
+    from onelabel.probes.compare import read_parts
+    from onelabel.training.config import TrainConfig
+
+    asked = []
+    real = models.build_classifier
+
+    def build(classes: int, *, backbone: str, weights: Any) -> Any:
+        asked.append((backbone, weights))
+        return real(classes, backbone="small-cnn", weights=None)
+
+    monkeypatch.setattr(models, "build_classifier", build)
+    read_parts(str(damaged), size=16)
+    assert asked == [(TrainConfig().backbone, "pretrained")]
+    assert "pictures become features of resnet50, as train takes it; --backbone" in capsys.readouterr().err
+
+
+def test_the_command_to_look_closer_is_what_was_given(class_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = class_folder.parent / "my table.csv"
+    file.write_text("where;label\ncat/cat0.jpg;cat\ndog/none.jpg;dog\n")
+    splits = load_dataset(str(file), root=class_folder, image="where", validation=0, verify="header")
+    line = splits.left_out
+    command = line.split("`")[1]
+    assert command == check_command(str(file), class_folder, image="where")
+    words = shlex.split(command)
+    assert words[:3] == ["onelabel", "data", "check"]
+    code, out, _ = check(capsys, *words[3:])
+    assert code == 1
+    assert "1 missing (left out)" in out
+    code, _, errors = check(capsys, str(file), "-o", "image=where")
+    assert code == 2
+    assert "2 missing (left out)" in errors
+    assert "unless --root (root=) says where" in errors
