@@ -267,12 +267,23 @@ def test_probes_refuse_one_loss_for_all() -> None:
         probes(grid({"x": {"beta": [0.25, 0.75]}}, lr=1e-2, batch_size=8, epochs=2))
 
 
+def test_probes_leave_what_a_method_asks_of_its_data_to_training() -> None:
+    class Picky(RightMemory):
+        def allocate(self, labels: Labels) -> None:
+            assert labels.num_examples == 24, "made for 24 rows"
+            super().allocate(labels)
+
+    register("x", **ENTRY)(Picky)
+    probes(grid({"x": {"decay": [0.5, 0.9]}}, lr=1e-2, batch_size=8, epochs=1))
+
+
 def test_probes_look_once_and_leave_the_generator_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     register("x", **ENTRY)(RightMemory)
     looked: list[Any] = []
     real = engine.check_stack
     monkeypatch.setattr(engine, "check_stack", lambda subject: (looked.append(subject), real(subject)))
     specs = grid({"x": {"decay": [0.5, 0.9]}, "em": {}}, lr=1e-2, batch_size=8, epochs=1)
+    specs.append(ProbeSpec("x", {}, lr=1e-3, batch_size=8, epochs=1))  # which leaves its setting out
     before = torch.get_rng_state()
     for _ in range(2):
         probes(specs)

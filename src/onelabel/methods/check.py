@@ -16,8 +16,12 @@ from onelabel.methods.trial import EPOCHS, Subject, Trial, draw
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
+class BrokenPromise(AssertionError):
+    """A method does not do what the contract says."""
+
+
 def check_method(name: str, /, *, differences: bool = True, **hyper: Any) -> None:
-    """Raise an AssertionError that names the first promise of the contract which a method breaks.
+    """Raise a `BrokenPromise` that names the first promise of the contract which a method breaks.
 
         check_method("soft-an")                       # its defaults, stacked with what its `hyper` says to search
         check_method("soft-an", beta=[0.25, 0.75])    # the settings of the models of a stack
@@ -35,8 +39,8 @@ def check_method(name: str, /, *, differences: bool = True, **hyper: Any) -> Non
                     check(subject)
                 except Exception as error:
                     told = next(iter(str(error).strip().splitlines()), "")
-                    kind = "" if isinstance(error, (AssertionError, ValueError)) else f"{type(error).__name__}: "
-                    raise AssertionError(f"{name}: {promise}: {kind}{told}") from error
+                    kind = "" if isinstance(error, (BrokenPromise, ValueError)) else f"{type(error).__name__}: "
+                    raise BrokenPromise(f"{name}: {promise}: {kind}{told}") from error
 
 
 # -- the promises --------------------------------------------------------------------------------------------------
@@ -46,14 +50,14 @@ def _ranges(subject: Subject) -> None:
     info = method_info(subject.name)
     for key, setting in info.hyper.items():
         if key not in info.defaults:
-            raise AssertionError(f"{key} is no keyword argument of __init__ with a default")
+            raise BrokenPromise(f"{key} is no keyword argument of __init__ with a default")
         bad = setting.low - 1 if math.isfinite(setting.low) else setting.high + 1
         if math.isfinite(bad):
             try:
                 method(subject.name, **{**subject.common, key: bad})
             except ValueError:
                 continue
-            raise AssertionError(
+            raise BrokenPromise(
                 f"{key}={bad:g} was taken, outside [{setting.low:g}, {setting.high:g}]: pass it on to super().__init__"
             )
 
@@ -66,7 +70,7 @@ def _needs(subject: Subject) -> None:
             trial.made(logits, observed, **{k: v for k, v in call.items() if k != key})
         except ValueError:
             continue
-        raise AssertionError(f"{key} is declared, and a call without it is not refused")
+        raise BrokenPromise(f"{key} is declared, and a call without it is not refused")
     if not trial.made.needs.epoch:
         first, last = (subject.one().until(2) for _ in range(2))
         first.made.begin_epoch(0, EPOCHS)
@@ -88,11 +92,11 @@ def _finite(subject: Subject) -> None:
         loss, slope = trial.loss(logits, observed, call)
         want = torch.promote_types(dtype, torch.float32)
         if loss.dtype != want:
-            raise AssertionError(f"logits in {dtype} must give a loss in {want}, got {loss.dtype}")
+            raise BrokenPromise(f"logits in {dtype} must give a loss in {want}, got {loss.dtype}")
         grads = [slope, *(p.grad.to_dense() for p in trial.made.parameters() if p.grad is not None)]
         for what, value in (("loss", loss), *(("gradient", g) for g in grads)):
             if not value.isfinite().all():
-                raise AssertionError(f"logits within ±100 in {dtype} give a {what} that is not finite")
+                raise BrokenPromise(f"logits within ±100 in {dtype} give a {what} that is not finite")
 
 
 def _empty(subject: Subject) -> None:
@@ -102,7 +106,7 @@ def _empty(subject: Subject) -> None:
         lead = logits.shape[:-2]
         loss, _ = trial.loss(logits.detach()[..., :0, :].requires_grad_(), observed[..., :0, :], call)
         if loss.shape != lead or loss.any():
-            raise AssertionError(f"no rows must cost nothing, shape {tuple(lead)}, got {loss.tolist()}")
+            raise BrokenPromise(f"no rows must cost nothing, shape {tuple(lead)}, got {loss.tolist()}")
 
 
 def _cut(key: str, value: Any, stack: int | None) -> Any:
@@ -142,7 +146,7 @@ def _differences(subject: Subject, step: float = 1e-4) -> None:
     slope = float((at(logits)[1] * way).sum())
     rise = float(at(logits + step * way)[0] - at(logits - step * way)[0]) / (2 * step)
     if not math.isclose(slope, rise, rel_tol=1e-3, abs_tol=1e-5):
-        raise AssertionError(
+        raise BrokenPromise(
             f"the loss rises by {rise:.6g} where its gradient says {slope:.6g} "
             "(differences=False where a part is detached on purpose)"
         )
@@ -172,7 +176,7 @@ def _same_state(one: Method, many: Method, model: int) -> None:
     state = many.state_dict()
     for key, mine in one.state_dict().items():
         if key not in state:
-            raise AssertionError(f"a stack's state has no {key}")
+            raise BrokenPromise(f"a stack's state has no {key}")
         theirs = state[key]
         if theirs.shape != mine.shape and theirs.numel() == mine.numel() * (many.stack or 1):
             theirs = theirs.reshape(-1, *mine.shape)[model]
@@ -180,7 +184,7 @@ def _same_state(one: Method, many: Method, model: int) -> None:
         if theirs.shape != mine.shape or not torch.allclose(
             theirs.double(), mine.double(), loose, loose, equal_nan=True
         ):
-            raise AssertionError(
+            raise BrokenPromise(
                 f"{key} is another with a model beside it: a stack's is M×{'×'.join(map(str, mine.shape))}"
             )
 
@@ -190,7 +194,7 @@ def _copies(subject: Subject) -> None:
     before = {k: v.clone() for k, v in trial.made.state_dict().items()}
     copied = copy.deepcopy(trial).until(2 * EPOCHS)
     if not all(torch.equal(v, before[k]) for k, v in trial.made.state_dict().items()):
-        raise AssertionError("training a copy changes the original")
+        raise BrokenPromise("training a copy changes the original")
     _go_on(trial.until(2 * EPOCHS), copied)
 
 
@@ -208,16 +212,16 @@ def _go_on(one: Trial, two: Trial) -> None:
     """Raise unless the last three steps agree bit for bit."""
     for a, b in zip(one.losses[3:] + one.slopes[3:], two.losses[-3:] + two.slopes[-3:], strict=True):
         if not torch.equal(a, b):
-            raise AssertionError("it goes on differently: what it remembers must be buffers, what it learns parameters")
+            raise BrokenPromise("it goes on differently: what it remembers must be buffers, what it learns parameters")
 
 
 def _same(one: tuple[Tensor, Tensor], two: tuple[Tensor, Tensor], what: str, remedy: str) -> None:
     for name, a, b in zip(("loss", "gradient"), one, two, strict=True):
         if a.dtype != b.dtype:
-            raise AssertionError(f"the {name} is in {b.dtype} instead of {a.dtype} with {what}: {remedy}")
+            raise BrokenPromise(f"the {name} is in {b.dtype} instead of {a.dtype} with {what}: {remedy}")
         if not torch.allclose(a, b, rtol=1e-4, atol=1e-5):
             numbers = f" ({a.item():.6g}, {b.item():.6g})" if a.ndim == 0 else ""
-            raise AssertionError(f"the {name} is another{numbers} with {what}: {remedy}")
+            raise BrokenPromise(f"the {name} is another{numbers} with {what}: {remedy}")
 
 
 PROMISES: dict[str, Callable[[Subject], None]] = {

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from onelabel.contract import Method, method_info
 from onelabel.labels import DeviceLabels, Labels
-from onelabel.methods.check import check_stack
+from onelabel.methods.check import BrokenPromise, check_stack
 from onelabel.methods.trial import Subject, example_labels
 from onelabel.probes.block import BlockTrainer
 from onelabel.probes.criteria import Held, held_out
@@ -112,12 +112,12 @@ def _check_foreign(part: Slice, labels: Labels, dim: int) -> None:
     cls = method_info(name).cls
     if cls in _SEEN or cls.__module__.startswith("onelabel."):
         return
-    hyper = {key: [value, last[key]] if value != last[key] else value for key, value in first.items()}
-    examples = example_labels(labels.num_classes, negatives=not labels.is_positive_only)
     try:
+        hyper = {key: value if value == last.get(key, value) else [value, last[key]] for key, value in first.items()}
+        examples = example_labels(labels.num_classes, negatives=not labels.is_positive_only)
         with torch.random.fork_rng(devices=[]):
             check_stack(Subject.of(name, hyper, examples, dim))
-    except AssertionError as error:
+    except BrokenPromise as error:
         raise ValueError(f"{name} cannot train beside others: {error}; or give block=1, a probe at a time") from error
     except Exception:  # what it asks of its data is not known here; training will tell
         return
