@@ -15,6 +15,7 @@ from scipy.stats import ttest_rel
 from onelabel.bench import all_table, command, datasets, probing, tables
 from onelabel.bench.plan import make_plan
 from onelabel.bench.results import Found, Row, read, write_rows
+from onelabel.bench.runner import run
 from onelabel.cli import main
 from onelabel.data import load_dataset
 
@@ -184,7 +185,24 @@ def test_sweeps_are_no_lines_but_for_the_recipes_own() -> None:
     assert len(all_table.build(tables.Results(rows, {}), "toy").rows) == 1
 
 
-def test_a_block_of_probes_is_small_on_a_cpu() -> None:
-    plan = make_plan("toy", ["an", "em", "gr"], seeds=range(4), search=False)
-    assert [len(each) for each in probing.group(plan, "cpu")[0]] == [8, 4]
-    assert [len(each) for each in probing.group(plan, "cuda")[0]] == [12]
+def test_probes_are_written_block_by_block(tmp_path: Path, splits: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight, then as many as take about 20 seconds at the pace of the last: an interrupt loses only the last block."""
+    assert [probing.at_once(pace, "cpu") for pace in (0.0, 2.0, 100.0)] == [8, 10, 1]
+    assert probing.at_once(2.0, "cuda") == probing.GROUP
+    plan = make_plan("toy", ["an", "em", "gr"], seeds=range(4), search=False, settings={"epochs": 1})
+    sizes, fit = [], probing.fit
+
+    def interrupted(members: Any, *rest: Any, **options: Any) -> Any:
+        sizes.append(len(members))
+        if len(sizes) > 1:
+            raise KeyboardInterrupt
+        return fit(members, *rest, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(probing, "fit", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(plan, splits, out=tmp_path, device="cpu")
+    assert sizes == [8, 4]
+    assert len(read(tmp_path)) == 8
+    tally = run(plan, splits, out=tmp_path, device="cpu")
+    assert (tally.made, tally.skipped) == (4, 8)

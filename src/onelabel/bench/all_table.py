@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from onelabel.bench.draws import PUBLISHED
 from onelabel.bench.picking import Results, run_with
 from onelabel.bench.protocols import protocol
 from onelabel.bench.recipe import recipe, spelled
@@ -41,7 +42,7 @@ class Line:
 
 
 def build(found: Results, dataset: str, baseline: str = "") -> Sheet:
-    """Methods and modes, best first, with paired tests against a baseline: `an` where it was run and none is named.
+    """By draw and mode, best first, with paired tests against a baseline: `an` where it was run and none is named.
 
     A line is of one setting by hand (`--hyper`, `--set`) and one draw; of runs for a search or a sweep only what is
     the recipe's own, unless the results are to be `searched`.
@@ -84,7 +85,7 @@ def _lines(rows: Sequence[Row], searched: bool) -> list[Line]:
             what = [row.label, row.mode, row.draw, row.fraction, row.supervision, settings]
             what += [] if searched else [row.hyper]
             alike[json.dumps(what, sort_keys=True, default=str)].append(row)
-    return sorted(map(Line, alike.values()), key=lambda line: (*line.place, line.rank))
+    return sorted(map(Line, alike.values()), key=lambda line: (line.first.draw != PUBLISHED, *line.place, line.rank))
 
 
 def _shown(row: Row, searched: bool) -> bool:

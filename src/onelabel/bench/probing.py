@@ -17,10 +17,9 @@ from onelabel.data import FeatureDataset
 
 #: Settings that a probe, or the features it is trained on, has; a run that asks for more is trained by itself.
 SETTINGS = {"mode", "lr", "batch_size", "epochs", "drop_last", "weight_decay", "backbone", "size"}
-#: Probes of one group, if other than these: on a GPU many share work; on a CPU they share none that is worth what a
-#: kill would lose.
-GROUP: int | None = None
-ON_CPU, ON_GPU = 8, 48
+#: Probes of one group: enough to share work, few enough that a kill loses little. On a CPU a group is cut into so many
+#: at first, then into so many seconds' worth.
+GROUP, FIRST, SECONDS = 48, 8, 20.0
 
 
 def possible(splits: Any) -> bool:
@@ -33,8 +32,8 @@ def is_probe(planned: Planned) -> bool:
     return planned.mode == "linear" and set(planned.settings) <= SETTINGS
 
 
-def group(plan: Sequence[Planned], device: str = "cpu") -> tuple[list[list[Planned]], list[Planned]]:
-    """Runs that train together, and are written when the last of them is, method by method; and the rest."""
+def group(plan: Sequence[Planned]) -> tuple[list[list[Planned]], list[Planned]]:
+    """Runs that train together, method by method; and the rest."""
     alone = [p for p in plan if not is_probe(p)]
     alike: dict[Any, list[Planned]] = defaultdict(list)
     for p in plan:
@@ -42,12 +41,19 @@ def group(plan: Sequence[Planned], device: str = "cpu") -> tuple[list[list[Plann
             # other rows are another matrix of features
             rows = (p.fraction, p.seed if p.fraction != 1 else None)
             alike[p.settings.get("drop_last", False), p.settings.get("epochs"), rows].append(p)
-    together, size = [], GROUP or (ON_CPU if device == "cpu" else ON_GPU)
+    together = []
     first = {p.name: i for i, p in reversed(list(enumerate(plan)))}
     for members in alike.values():
         members.sort(key=lambda p: first[p.name])  # in the plan's order, a method's runs together
-        together += [members[i : i + size] for i in range(0, len(members), size)]
+        together += [members[i : i + GROUP] for i in range(0, len(members), GROUP)]
     return together, alone
+
+
+def at_once(pace: float, device: str) -> int:
+    """How many probes to train before they are written; `pace` is the seconds each of the last took, 0 at first."""
+    if device != "cpu":
+        return GROUP
+    return max(1, int(SECONDS / pace)) if pace else FIRST
 
 
 def fit(members: Sequence[Planned], splits: Any, *, device: str = "cpu") -> list[Row]:

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import gc
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,10 +94,15 @@ def run(
     splits = leave_out_unreadable(splits, feeds, fabric)
     context = _Context(splits, feeds, fabric, model, trainers or {}, dict(settings or {}))
     own = set(context.trainers) if probes and probing.possible(splits) else {p.method for p in todo}
-    together, alone = probing.group([p for p in todo if p.method not in own], where)
+    together, alone = probing.group([p for p in todo if p.method not in own])
     alone += [p for p in todo if p.method in own]
-    longest = 0.0
-    for group in [*together, *([p] for p in alone)]:
+    longest = pace = 0.0
+    queue = deque([*((group, True) for group in together), *(([p], False) for p in alone)])
+    while queue:
+        group, as_probes = queue.popleft()
+        if as_probes and len(group) > (size := probing.at_once(pace, where)):
+            queue.appendleft((group[size:], True))
+            group = group[:size]
         guess = sum(expected(p, list(known.values()), about["hardware"]) or longest for p in group)
         if seconds is not None and time.monotonic() - began + guess > seconds:
             tally.left += len(group)
@@ -110,7 +116,7 @@ def run(
         try:
             with beating(store, [(p.run_id, gen) for p, gen in held], lease=lease):
                 mine = [p for p, _ in held]
-                made = _together(mine, context, where) if group in together else [_alone(mine[0], context)]
+                made = _together(mine, context, where) if as_probes else [_alone(mine[0], context)]
                 rows = [_with(row, about) for row in made]
                 for row in rows:
                     store.put(row)
@@ -119,7 +125,8 @@ def run(
                 if store.latest(p.run_id) == gen and store.row(p.run_id) is None:
                     store.clear(p.run_id)
             raise
-        longest = max(longest, (time.monotonic() - clock) / len(rows))
+        pace = (time.monotonic() - clock) / len(rows)
+        longest = max(longest, pace)
         for row in rows:
             store.clear(row.run_id)
             known[row.run_id] = row
