@@ -184,6 +184,17 @@ def test_compare_and_recover_say_what_was_left_out(
     ]
 
 
+@pytest.mark.parametrize("read", [_compared, _recovered])
+def test_rows_of_a_matrix_that_are_left_out_are_said_too(
+    damaged: Path, read: Callable[[Path], Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    matrix = damaged.parent / "birds.arff"
+    head = "@relation 'b: -C 2'\n@attribute owl {0,1}\n@attribute elk {0,1}\n@attribute size numeric\n@data\n"
+    matrix.write_text(head + "1,0,2.5\n0,1,?\n" + "0,1,1.5\n" * 5)
+    assert len(read(matrix)) == 6
+    assert "1 left out (1 malformed), such as birds.arff: train row 1; " in capsys.readouterr().err
+
+
 def test_compare_takes_the_backbone_of_training(
     damaged: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
