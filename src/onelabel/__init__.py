@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from onelabel import data, labels, losses, methods, metrics, models, probes, training
     from onelabel.contract import Method
     from onelabel.labels import Labels, drop_labels, estimate_k
-    from onelabel.methods import list_methods, method, method_info
+    from onelabel.methods import check_method, list_methods, method, method_info
 
 __version__ = "0.1.0"
 
@@ -25,6 +25,7 @@ _NAMES = {
     "drop_labels": "labels",
     "estimate_k": "labels",
     "Method": "methods",
+    "check_method": "methods",
     "list_methods": "methods",
     "method": "methods",
     "method_info": "methods",
@@ -32,6 +33,7 @@ _NAMES = {
 __all__ = [
     "Labels",
     "Method",
+    "check_method",
     "data",
     "drop_labels",
     "estimate_k",

@@ -199,3 +199,13 @@ def test_bad_input_is_answered_in_one_line(data):
         grid("an", alpha=[0.1])
     with pytest.raises(ValueError, match="at least one"):
         fit_probes(X, labels, [])
+
+
+def test_settings_that_a_whole_stack_has_in_common_are_searched_apart(data):
+    X, labels, X_held, Y_held = data
+    asked = {"role": {"estimator": "factorised", "rank": [2, 4]}}
+    specs = grid(asked, lr=1e-2, batch_size=16, seeds=[0], epochs=2)
+    together = fit_probes(X, labels, specs, validation=(X_held, Y_held))
+    for i, spec in enumerate(specs):
+        one = fit_probes(X, labels, [spec], validation=(X_held, Y_held))
+        np.testing.assert_allclose(together.history["validation"][i], one.history["validation"][0], atol=1e-6)

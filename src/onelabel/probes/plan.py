@@ -6,6 +6,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -78,8 +79,10 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _stackable(name: str) -> set[str]:
-    return set(method_info(name).cls.hyperparameters())
+@cache
+def _stackable(name: str) -> frozenset[str]:
+    """Settings of which each model of a stack may have its own; a table's rank, say, is the stack's."""
+    return frozenset(method_info(name).cls.hyperparameters()) & frozenset(method(name)._hyper)
 
 
 def _settings(spec: ProbeSpec) -> dict[str, Any]:
