@@ -47,7 +47,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
-        if isinstance(error, OSError) and error.filename is None:  # a full disk does not say which file it was
+        if isinstance(error, OSError) and error.errno and error.filename is None:  # a full disk names no file
             error.filename = str(target)
         raise
 

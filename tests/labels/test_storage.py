@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -49,8 +50,14 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, suffix: str, monkeyp
     def fail(*_: object) -> None:
         raise OSError("disk full")
 
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
     monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(OSError, match="disk full"):
+        Labels.from_classes([0]).save(path)
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match=rf"No space left on device: '.*labels{suffix}'"):
         Labels.from_classes([0]).save(path)
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == [path.name]
