@@ -303,6 +303,20 @@ def test_own_labels_in_cocos_form(tmp_path: Path) -> None:
         load_dataset(tmp_path / "mine.xml")
 
 
+def test_columns_of_negatives_are_named(tmp_path: Path) -> None:
+    from PIL import Image
+
+    for name in "ab":
+        Image.new("RGB", (20, 20)).save(tmp_path / f"{name}.jpg")
+    (tmp_path / "t.csv").write_text("path,label,lacks\na.jpg,cat,dog\nb.jpg,dog,\n")
+    splits = load_dataset(tmp_path / "t.csv", negatives="lacks", validation=0)
+    np.testing.assert_array_equal(splits.train.observed.to_dense(), [[1, -1], [0, 1]])
+    with pytest.raises(DataError, match="no column 'missing'"):
+        load_dataset(tmp_path / "t.csv", negatives="missing", validation=0)
+    with pytest.raises(TypeError, match="folder: no option 'negatives'"):
+        load_dataset(tmp_path, negatives="lacks")
+
+
 def test_an_unknown_option_names_those_of_the_draw_too(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("path,label\na.jpg,cat\n")
     with pytest.raises(TypeError, match=r"no option 'drop_seed'; it takes .*drop_options.*seed, separator.*split_seed"):

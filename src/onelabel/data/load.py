@@ -6,7 +6,7 @@ import inspect
 import json
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -39,7 +39,7 @@ class Loader:
         verify: Any = options.pop("verify", "none") if "verify" not in known else "none"
         unknown = sorted(set(options) - set(known))
         if unknown:
-            usable = sorted(set(known) - {"root", "path", "draw", "report"} | (DRAWN if "draw" in known else set()))
+            usable = sorted({*known, *(DRAWN if "draw" in known else ())} - {"root", "path", "draw", "report", *unknown})
             raise TypeError(f"{self.name}: no option {unknown[0]!r}; it takes {', '.join(usable) or 'none'}")
         result: Splits[Any] = function(*args, **options)
         return result if verify == "none" else verify_splits(result, verify=verify)
@@ -76,7 +76,7 @@ def load_dataset(
     validation: float = 0.2,
     drop: str | Callable[[Matrix], Labels] = "uniform",
     positives: int = 1,
-    negatives: int = 0,
+    negatives: int | str | Sequence[str] = 0,
     split_seed: int | None = None,
     drop_options: Mapping[str, Any] | None = None,
     strict: bool = False,
@@ -91,13 +91,16 @@ def load_dataset(
         root: where a benchmark's archives were extracted; $ONELABEL_DATA or `data` unless given. For a table, the
             folder that its paths are relative to.
         seed, validation, drop, positives, negatives, split_seed, drop_options: see `Draw`; the defaults are the
-            published protocol. `drop` matters only where clean labels exist.
+            published protocol. `drop` matters only where clean labels exist. For a table `negatives` may be the name
+            of its column of them, or several.
         strict: raise `DataError` at the first problem instead of collecting them in `Splits.report`.
         **options: the loader's own, such as `size` of digits-scenes or `class_names` of a table.
 
     Returns:
         `Splits` of `Dataset` (pictures) or `FeatureDataset` (matrices). `validation` and `test` may be None.
     """
+    if not isinstance(negatives, int):  # columns, which only a table has
+        options["negatives"], negatives = negatives, 0
     draw = Draw(seed, validation, drop, positives, negatives, split_seed, dict(drop_options or {}))
     shared: dict[str, Any] = {"draw": draw, "report": Report(strict=strict)}
     given = dict(options)
