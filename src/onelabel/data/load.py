@@ -39,7 +39,8 @@ class Loader:
         verify: Any = options.pop("verify", "none") if "verify" not in known else "none"
         unknown = sorted(set(options) - set(known))
         if unknown:
-            usable = sorted({*known, *(DRAWN if "draw" in known else ())} - {"root", "path", "draw", "report", *unknown})
+            drawn = DRAWN if "draw" in known else set()
+            usable = sorted({*known, *drawn} - {"root", "path", "draw", "report", *unknown})
             raise TypeError(f"{self.name}: no option {unknown[0]!r}; it takes {', '.join(usable) or 'none'}")
         result: Splits[Any] = function(*args, **options)
         return result if verify == "none" else verify_splits(result, verify=verify)
