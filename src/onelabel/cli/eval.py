@@ -52,10 +52,10 @@ def evaluate(
     loader = {**origin.options, **pairs(option, "--option")}
     if origin.source == "digits-scenes":
         loader.setdefault("size", found.config.size)
-    splits = load_dataset(origin.source, root=root or origin.root, **loader)
-    if part is None and splits.test is None and data is not None and "validation" not in loader:
-        splits, part = load_dataset(origin.source, root=root or origin.root, **{**loader, "validation": 0}), "train"
-    part = part or next(name for name in ("test", "validation", "train") if name in splits.parts)
+    whole = part is None and data is not None and "validation" not in loader  # then nothing is held out of DATA
+    splits = load_dataset(origin.source, root=root or origin.root, **({**loader, "validation": 0} if whole else loader))
+    order = ("test", "train") if whole else ("test", "validation", "train")
+    part = part or next(name for name in order if name in splits.parts)
     result = work(found, splits, part=part, device=device or "auto", batch_size=batch_size, flip=flip)
     if scores is not None:
         write_array(scores, result["scores"])

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from onelabel.labels import Labels
+from onelabel.system import say
 
 from .report import Report, no_rows, printable
 from .sources import ImageSource, Rows
@@ -146,6 +147,11 @@ class Splits(Generic[S]):
             more = f" and {len(alike) - 1:,} more" if len(alike) > 1 else ""
             told.append(f"separate classes with names alike: {printable(alike[0])}{more}")
         return f"{self.name}: {'; '.join(told)}; `{self.check}` lists them" if told else ""
+
+    def tell(self) -> None:
+        """Say what was left out, where anything was: nothing leaves silently."""
+        if line := self.left_out:
+            say(line)
 
 
 @dataclass(frozen=True)

@@ -69,8 +69,7 @@ def read_parts(
         for name, part in made.items():
             found = features(part, network.backbone, size=size, device=device, mean=mean, std=std)
             made[name] = found.dataset(part)
-    if splits.left_out:
-        say(splits.left_out)
+    splits.tell()
     train, validation, test = (made.get(name) for name in ("train", "validation", "test"))
     assert train is not None
     arrays = [None if part is None else part.X for part in (train, validation, test)]

@@ -109,24 +109,18 @@ def load_inputs(
     if run is not None and tuple(part.class_names) != tuple(run.class_names):
         raise ValueError(f"{data}: its {part.num_classes} class names are not those the run was trained on")
     if hasattr(part, "X"):
-        _tell(splits)
+        splits.tell()
         (X,) = even(part.X)
         return Inputs(X, _named(part.observed, part.class_names), None, "", part.true, run, held, left_out)
     found = picture_features(part, *_network(run, backbone, weights, tuned), device=device, **_look(run, size))
     part.report.extend(found.failed.values())
-    _tell(splits)
+    splits.tell()
     keep = np.setdiff1d(np.arange(len(part)), list(found.failed))
     X = found.array if len(keep) == len(part) else np.asarray(found.array[keep])
     base = str(Path(part.source.root).resolve()) if isinstance(part.source, FileSource) else ""
     names = [str(part.source.paths[i]) for i in keep]
     true = None if part.true is None else part.true[keep]
     return Inputs(X, _named(part.observed.take(keep), part.class_names), names, base, true, run, held, left_out)
-
-
-def _tell(splits: Any) -> None:
-    """Say what was left out, as training does."""
-    if splits.left_out:
-        say(splits.left_out)
 
 
 def _held(run: Any, splits: Any) -> Held | None:

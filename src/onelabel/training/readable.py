@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from onelabel.data import Dataset, Splits
 from onelabel.data.report import Problem, Report
 from onelabel.data.verify import readable, with_parts
-from onelabel.system import say
 from onelabel.training.feeds import Feed
 from onelabel.training.machine import all_parts
 
@@ -38,8 +37,8 @@ def leave_out_unreadable(splits: Splits[Any], feeds: dict[str, Feed], fabric: An
             feed.leave_out(lost)
         if feed.kept is not None and len(parts[name]) != feed.rows:
             parts[name] = parts[name].take(feed.kept)
-    if new and splits.left_out:
-        say(splits.left_out)
+    if new:
+        splits.tell()
     return with_parts(splits, parts)
 
 
