@@ -231,7 +231,7 @@ def _alone(planned: Planned, context: _Context) -> Row:
         updates = sum(parts["train"] / speed for speed in numbers["extra"]["images_per_second"])
         spent = {"preparing": ready - clock, "updates": updates, "scoring and the rest": trained - ready - updates}
         spent |= {"measuring": time.perf_counter() - trained}
-        numbers["extra"]["seconds"] = {name: round(value, 2) for name, value in spent.items()}
+        numbers["extra"]["seconds"] = {name: round(value, 4) for name, value in spent.items()}
         numbers["extra"]["machine"] = context.machine()
         row = planned.row(**numbers, started=started, rows=parts)
     except Exception as error:  # any failure of one run must leave the others
