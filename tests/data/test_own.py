@@ -143,6 +143,48 @@ def test_table_options(class_folder: Path, tmp_path: Path) -> None:
         load_dataset(file, root=class_folder, image="where", labels="first", class_names=["a", "a"])
 
 
+def test_a_row_of_an_unknown_part_is_not_trained_on(class_folder: Path) -> None:
+    file = class_folder / "t.csv"
+    for word in ("eval", "holdout", "trainval", "0"):
+        file.write_text(f"path,label,split\ncat/cat0.jpg,cat,train\nowl/owl0.jpg,owl,{word}\n")
+        known = r"expected one of train, training, val, .*, testing; rename it, or the column"
+        with pytest.raises(DataError, match=rf"t\.csv: row 2, column split: '{word}', {known}"):
+            load_dataset(file)
+    file.write_text("path,label,split\ncat/cat0.jpg,cat,\nowl/owl0.jpg,owl,  \ndog/dog0.jpg,dog, Dev \n")
+    splits = load_dataset(file)
+    assert (len(splits.train), splits.validation.source.paths) == (2, ["dog/dog0.jpg"])
+    rows = [{"path": "cat/cat0.jpg", "label": "cat", "split": None}, {"path": "owl/owl0.jpg", "label": "owl"}]
+    rows.append({"path": "dog/dog0.jpg", "label": "dog", "split": float("nan")})  # as pandas writes a missing cell
+    (class_folder / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert len(load_dataset(class_folder / "t.jsonl", validation=0).train) == 3
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_record(class_folder: Path) -> None:
+    rows = [{"path": f"cat/cat{i}.jpg", "label": "cat"} for i in range(3)]
+    for encoding in ("utf-8-sig", "utf-8"):
+        (class_folder / "t.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding=encoding)
+        splits = load_dataset(class_folder / "t.jsonl", validation=0)
+        assert splits.train.source.paths == [row["path"] for row in rows]
+        assert not splits.report.counts
+
+
+def test_backslashes_as_windows_writes_them(class_folder: Path) -> None:
+    (class_folder / "owl" / "a\\b.jpg").write_bytes((class_folder / "owl" / "owl0.jpg").read_bytes())
+    lines = ["cat\\cat0.jpg,cat", "cat/cat0.jpg,furry", ".\\dog\\dog1.jpg,dog", "owl/a\\b.jpg,owl", "no\\such.jpg,owl"]
+    (class_folder / "t.csv").write_text("\n".join(["path,label", *lines]))
+    splits = load_dataset(class_folder / "t.csv", validation=0)
+    assert splits.train.source.paths == ["cat/cat0.jpg", "dog/dog1.jpg", "owl/a\\b.jpg"]
+    assert _positives(splits.train) == [{"cat", "furry"}, {"dog"}, {"owl"}]
+    assert splits.report.names("missing") == ["no\\such.jpg"]
+    content = {
+        "images": [{"id": 1, "file_name": "cat\\cat0.jpg"}],
+        "categories": [{"id": 1, "name": "cat"}],
+        "annotations": [{"image_id": 1, "category_id": 1}],
+    }
+    (class_folder / "t.json").write_text(json.dumps(content), encoding="utf-8-sig")
+    assert load_dataset(class_folder / "t.json", validation=0).train.source.paths == ["cat/cat0.jpg"]
+
+
 def test_wide_table(class_folder: Path) -> None:
     (class_folder / "wide.csv").write_text("file,cat,fur,big\ncat/cat0.jpg,1,1,-1\nowl/owl0.jpg,0,-1,\n")
     splits = load_dataset(class_folder / "wide.csv", validation=0)
@@ -225,7 +267,7 @@ def test_shards_written_by_webdataset(tmp_path: Path, picture: Picture) -> None:
     for pattern in (tmp_path / "set-{00..02}.tar", tmp_path / "set-*.tar", tmp_path):
         splits = load_dataset(str(pattern), kind="shards", validation=0)
         assert splits.class_names == ("cat", "dog", "owl")
-        assert splits.train.source.paths == list(pictures)
+        assert [name.partition(":")[2] for name in splits.train.source.paths] == list(pictures)
         for row, data in enumerate(pictures.values()):
             np.testing.assert_array_equal(splits.train.source.square(row, 16), square_image(data, 16))
         np.testing.assert_array_equal(splits.train.observed.to_dense()[:2], [[0, 0, 1], [1, 1, -1]])

@@ -137,7 +137,7 @@ class Splits(Generic[S]):
 
     @property
     def left_out(self) -> str:
-        """One line about what could not be used and which class names are alike, and how to see all; else empty."""
+        """One line about what could not be used, names alike and pictures alike, and how to see all; else empty."""
         fatal = [problem for problem in self.report if problem.fatal]
         told = []
         if fatal:
@@ -146,6 +146,9 @@ class Splits(Generic[S]):
         if alike := self.report.names("alike"):
             more = f" and {len(alike) - 1:,} more" if len(alike) > 1 else ""
             told.append(f"separate classes with names alike: {printable(alike[0])}{more}")
+        if same := [problem for problem in self.report if problem.kind == "duplicate-content"]:
+            such = printable(f"{same[0].name} {same[0].detail}")
+            told.append(f"{len(same):,} with the same bytes as another, such as {such}")
         return f"{self.name}: {'; '.join(told)}; `{self.check}` lists them" if told else ""
 
     def tell(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ from onelabel.system import say
 
 from .base import Draw, Part, Splits, make_splits
 from .own import Records, merge_duplicates, own_splits
-from .paths import find_tree, inside, present
+from .paths import find_tree, inside, native, present
 from .report import DataError, Report
 from .sources import FileSource
 from .verify import Verify
@@ -91,13 +90,14 @@ def load_instances(
     file = Path(path).expanduser()
     report = report if report is not None else Report()
     read = read_instances(file, report, remedy="write it again")
+    base = Path(root).expanduser() if root is not None else file.parent
     records = Records()
     for name, row in zip(read.files, read.true, strict=True):
-        records.add(os.path.normpath(name), [read.class_names[column] for column in np.flatnonzero(row)])
+        records.add(native(name, base), [read.class_names[column] for column in np.flatnonzero(row)])
     records = merge_duplicates(records, report)
     return own_splits(
         file.stem,
-        FileSource(Path(root).expanduser() if root is not None else file.parent, records.names),
+        FileSource(base, records.names),
         records,
         class_names=class_names if class_names is not None else read.class_names,
         complete=complete,
@@ -134,7 +134,7 @@ def read_instances(
         size = file.stat().st_size
         if size > 50 << 20:
             say(f"reading {file.name}, {size >> 20} MiB")
-        with open(file, encoding="utf-8") as stream:
+        with open(file, encoding="utf-8-sig") as stream:
             content = json.load(stream, object_hook=_slim)
         categories, images, annotations = content["categories"], content["images"], list(content["annotations"])
         column = {int(category["id"]): i for i, category in enumerate(categories)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -58,11 +59,22 @@ def scan_folder(root: Path, report: Report) -> Records:
         raise DataError(f"{root}: {error.strerror}; expected a folder with a folder per class") from None
     records = Records()
     if "train" in entries and all(part_name(entry) for entry in entries):
+        _refuse_same(root, entries)
         for entry in entries:
             _scan(root, root / entry, part_name(entry), report, records)
     else:
         _scan(root, root, None, report, records)
     return records
+
+
+def _refuse_same(root: Path, parts: Sequence[str]) -> None:
+    """Parts must be folders of their own: held-out pictures that were trained on measure nothing."""
+    for one, other in combinations(sorted(parts, key=lambda part: part != "train"), 2):
+        there, here = root / one, root / other
+        if os.path.samefile(there, here) or leads_up(str(there), here) or leads_up(str(here), there):
+            told = "the same folder as" if os.path.samefile(there, here) else "shares its pictures with"
+            remedy = "remove the link and the split is drawn, or put other pictures there"
+            raise DataError(f"{here}: {told} {there}, links followed; {remedy}")
 
 
 def _scan(root: Path, folder: Path, part: Part | None, report: Report, records: Records) -> None:

@@ -16,8 +16,8 @@ from onelabel.labels import Labels
 
 from .base import Draw, Part, Splits, make_splits
 from .report import DataError, Report, printable
-from .sources import ImageSource
-from .verify import Verify, readable
+from .sources import FileSource, ImageSource
+from .verify import Verify, mention_shared, readable
 
 _PART_NAMES: dict[str, Part] = {
     "train": "train",
@@ -53,6 +53,16 @@ class Records:
 def part_name(word: object) -> Part | None:
     """The part that a word such as "val" means; None for any other word."""
     return _PART_NAMES.get(str(word).strip().lower())
+
+
+def part_said(cell: object, where: str) -> Part | None:
+    """The part that a cell of a table says; None where it is empty. An unknown word is refused, not trained on."""
+    if cell is None or cell != cell or not str(cell).strip():  # a missing cell may be "not a number"
+        return None
+    part = part_name(cell)
+    if part is None:
+        raise DataError(f"{where}: {cell!r}, expected one of {', '.join(_PART_NAMES)}; rename it, or the column")
+    return part
 
 
 def merge_duplicates(records: Records, report: Report) -> Records:
@@ -197,6 +207,8 @@ def own_splits(
     if isinstance(source, ImageSource):
         usable = readable(source, report, verify=verify)
     where = np.array([part or "train" for part in records.parts])
+    if verify != "none" and isinstance(source, FileSource) and (where != "train").any():
+        mention_shared(source, where.tolist(), usable, report)
     if not (where == "train").any():
         raise DataError(f"{name}: no row is in the training part; the split column holds only {sorted(set(where))}")
     rows: dict[Part, Any] = {}

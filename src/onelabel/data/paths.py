@@ -89,6 +89,15 @@ def _is_text(name: str) -> bool:
     return True
 
 
+def native(path: str, root: str | Path) -> str:
+    """The path, normal; as Windows writes it, with backslashes, where only with slashes there is such a file."""
+    plain = os.path.normpath(path)
+    if "\\" in plain and not os.path.exists(os.path.join(root, plain)):
+        slashed = os.path.normpath(path.replace("\\", "/"))
+        return slashed if os.path.exists(os.path.join(root, slashed)) else plain
+    return plain
+
+
 def find_tree(root: str | Path, *candidates: str, marker: str) -> Path:
     """The first of root/candidate that holds `marker`; raises `DataError` naming what was expected where."""
     base = Path(root).expanduser()

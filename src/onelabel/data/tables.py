@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv as csv_reader
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,8 @@ from typing import Any
 from onelabel.system import need, reading
 
 from .base import Draw, Splits
-from .own import Records, merge_duplicates, own_splits, part_name
+from .own import Records, merge_duplicates, own_splits, part_said
+from .paths import native
 from .report import KINDS, DataError, Report
 from .sources import FileSource
 from .verify import Verify
@@ -120,7 +120,9 @@ def read_records(
     wide = [] if positive else _wide(columns, {where, part, *negative, *OTHER_COLUMNS})
     if not positive and not wide:
         raise DataError(f"{file}: no label column among {', '.join(columns)}; pass -o labels=COLUMN (labels=)")
+    base = Path(root).expanduser() if root is not None else Path(metadata.get("onelabel.root", file.parent))
     records = Records()
+    hashes: dict[str, str] = {}
     skipped = columns.get("problem", [""] * len(columns[where]))
     for row, name in enumerate(columns[where]):
         if not isinstance(name, str) or not name:
@@ -134,16 +136,15 @@ def read_records(
         for column in wide:
             value = _sign(columns[column][row])
             (found if value > 0 else against).extend([column] if value else [])
-        records.add(os.path.normpath(name), found, against, part_name(columns[part][row]) if part else None)
+        name = native(name, base)
+        said = part_said(columns[part][row], f"{file.name}: row {row + 1}, column {part}") if part else None
+        records.add(name, found, against, said)
+        if "hash" in columns:
+            hashes[name] = str(columns["hash"][row])
     records = merge_duplicates(records, report)
-    base = Path(root).expanduser() if root is not None else Path(metadata.get("onelabel.root", file.parent))
-    hashes = None
-    if "hash" in columns:
-        known = zip(columns[where], columns["hash"], strict=True)
-        by_name = {os.path.normpath(name): value for name, value in known if isinstance(name, str)}
-        hashes = [str(by_name[name]) for name in records.names]
     cells = [cell for column in (*positive, *negative) for cell in columns[column]]
-    return Table(records, base, hashes, wide or None, _divided(cells, separator))
+    listed = [hashes[name] for name in records.names] if hashes else None
+    return Table(records, base, listed, wide or None, _divided(cells, separator))
 
 
 def _divided(cells: Sequence[Any], separator: str) -> str:
@@ -198,7 +199,7 @@ def _delimiter(file: Path, header: str, given: str | None, image: str | None) ->
 def _delimited(
     file: Path, report: Report, encoding: str, delimiter: str | None, image: str | None
 ) -> dict[str, list[Any]]:
-    with open(file, encoding="utf-8-sig" if encoding == "utf-8" else encoding, newline="") as stream:
+    with open(file, encoding=_marked(encoding), newline="") as stream:
         delimiter = _delimiter(file, stream.readline(), delimiter, image)
         stream.seek(0)
         reader = csv_reader.reader(stream, delimiter=delimiter)
@@ -221,9 +222,14 @@ def _delimited(
     return {name: list(column) for name, column in zip(header, values, strict=True)}
 
 
+def _marked(encoding: str) -> str:
+    """UTF-8 with or without the mark that some programs begin it with."""
+    return "utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
+
+
 def _json_lines(file: Path, report: Report, encoding: str) -> dict[str, list[Any]]:
     rows: list[dict[str, Any]] = []
-    with open(file, encoding=encoding) as stream:
+    with open(file, encoding=_marked(encoding)) as stream:
         for number, line in enumerate(stream, 1):
             if not line.strip():
                 continue

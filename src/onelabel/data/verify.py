@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from onelabel.system import progress
+from onelabel.system import Advance, progress
 
 from .base import Dataset, Splits
 from .images import ImageError
@@ -73,28 +73,54 @@ def verify_splits(splits: Splits[Any], *, verify: Verify = "decode", workers: in
 
 
 def mention_repeats(splits: Splits[Any]) -> None:
-    """Report picture files with the same bytes as another, of any part; only files of equal size are read."""
-    by_size: dict[int, list[tuple[str, str]]] = defaultdict(list)
-    for part in splits.parts.values():
-        source = getattr(part, "source", None)
-        if isinstance(source, FileSource):
-            for name in source.paths:
-                path = os.path.join(source.root, name)
-                by_size[os.path.getsize(path)].append((name, path))
-    found: dict[str, str] = {}
-    for group in by_size.values():
-        first: dict[bytes, str] = {}
-        for name, path in group if len(group) > 1 else ():
-            twin = first.setdefault(_digest(path), name)
-            if twin != name:
-                found[name] = twin
+    """Report picture files with the same bytes as another, of any part."""
+    sources = [getattr(part, "source", None) for part in splits.parts.values()]
+    files = [(s, name) for s in sources if isinstance(s, FileSource) for name in s.paths]
+    _report_same([File(name, name, os.path.join(source.root, name)) for source, name in files], splits.report)
+
+
+def mention_shared(source: FileSource, parts: Sequence[str], usable: NDArray[np.bool_], report: Report) -> None:
+    """Report picture files with the same bytes as one of another part, which measure nothing there."""
+    rows = sorted(np.flatnonzero(usable).tolist(), key=lambda row: parts[row] != "train")  # the held-out one is named
+    files = [(parts[row], source.paths[row]) for row in rows]
+    _report_same([File(part, name, os.path.join(source.root, name)) for part, name in files], report)
+
+
+class File(NamedTuple):
+    group: str
+    name: str
+    path: str
+
+
+def _report_same(files: list[File], report: Report) -> None:
+    """Report files with the same bytes as an earlier one of another group.
+
+    Of files of equal size the ends are read, which are a picture's own where its beginning may be a camera's, and of
+    those with the same end everything.
+    """
+    same = [files]
+    for look in (os.path.getsize, partial(_digest, last=4096), _digest):
+        with progress("comparing pictures", sum(map(len, same))) as advance:
+            same = [alike for each in same for alike in _alike(each, look, advance)]
+    found = {file.name: each[0].name for each in same for file in each if file.group != each[0].group}
     for name in sorted(found):
-        splits.report.add("duplicate-content", name, f"as {found[name]}")
+        report.add("duplicate-content", name, f"as {found[name]}")
 
 
-def _digest(path: str) -> bytes:
+def _alike(files: list[File], look: Callable[[str], object], advance: Advance) -> list[list[File]]:
+    """The files that look the same, where they are of several groups."""
+    found: dict[object, list[File]] = defaultdict(list)
+    for file in files:
+        found[look(file.path)].append(file)
+        advance(1)
+    return [each for each in found.values() if len({file.group for file in each}) > 1]
+
+
+def _digest(path: str, last: int | None = None) -> bytes:
     digest = hashlib.blake2b(digest_size=16)
     with open(path, "rb") as file:
+        if last is not None:
+            file.seek(max(0, os.path.getsize(path) - last))
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.digest()

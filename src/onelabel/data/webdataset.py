@@ -20,7 +20,7 @@ from onelabel.system import need, progress, workers
 
 from .base import Draw, Splits
 from .images import MAX_PIXELS, SUFFIXES, ImageError, Raw
-from .own import Records, merge_duplicates, own_splits, part_name
+from .own import Records, class_list, own_splits, part_name
 from .report import DataError, Problem, Report
 from .sources import ImageSource, Rows
 from .verify import Verify
@@ -99,32 +99,33 @@ def load_shards(
 ) -> Splits[Any]:
     """Shards by a brace pattern (`train-{000..012}.tar`), a wildcard, a folder of .tar files, or one file.
 
-    A sample is the members that share a name up to the first dot: a picture, and `.cls` (a class number or name) or
-    `.json` (`label` or `labels`, and perhaps `negatives`). Where `class_names` is given, class numbers count from 0
-    in it. Shards whose names start with train, val or test are those parts.
+    A sample is the members of one shard that share a name up to the first dot: a picture, and `.cls` (a class number
+    or name) or `.json` (`label` or `labels`, and perhaps `negatives`). Where `class_names` is given, class numbers
+    count from 0 in it. Shards whose names start with train, val or test are those parts.
     """
     report = report if report is not None else Report()
     shards = expand(str(path))
+    above = os.path.commonpath([os.path.dirname(os.path.abspath(shard)) for shard in shards])
     records = Records()
     found: list[tuple[int, int, int]] = []
     with progress("indexing shards", len(shards)) as advance, ThreadPoolExecutor(max(1, workers())) as pool:
         for number, (samples, problems) in enumerate(pool.map(_index, shards)):
             report.extend(problems)
-            part = part_name(os.path.basename(shards[number]).split("-")[0].split(".")[0].split("_")[0])
+            shard = os.path.relpath(shards[number], above)
+            part = part_name(os.path.basename(shard).split("-")[0].split(".")[0].split("_")[0])
             for key, sample in samples.items():
                 if sample.picture is None:
-                    report.add("malformed", f"{os.path.basename(shards[number])}: {key}", "no picture")
+                    report.add("malformed", f"{shard}: {key}", "no picture")
                     continue
-                records.add(key, sample.positives or [], sample.negatives or [], part)
+                # keys begin anew in every shard of some writers
+                records.add(f"{shard}:{key}", sample.positives or [], sample.negatives or [], part)
                 found.append((number, sample.picture.offset_data, sample.picture.size))
             advance(1)
-    if class_names is not None and not isinstance(class_names, str | Path):
-        given = [str(name) for name in class_names]
-        records.positives = [_by_number(labels, given) for labels in records.positives]
-        records.negatives = [_by_number(labels, given) for labels in records.negatives]
-    first = {name: row for row, name in reversed(list(enumerate(records.names)))}
-    records = merge_duplicates(records, report)
-    places = np.array([found[first[name]] for name in records.names], np.int64).reshape(-1, 3)
+    if class_names is not None:
+        class_names = class_list(class_names, records)
+        records.positives = [_by_number(labels, class_names) for labels in records.positives]
+        records.negatives = [_by_number(labels, class_names) for labels in records.negatives]
+    places = np.array(found, np.int64).reshape(-1, 3)
     source = ShardSource(shards, records.names, places[:, 0].astype(np.int32), places[:, 1], places[:, 2])
     return own_splits(
         Path(shards[0]).stem,
@@ -153,7 +154,7 @@ def expand(pattern: str) -> list[str]:
     missing = [shard for shard in shards if not os.path.isfile(shard)]
     if missing or not shards:
         raise DataError(f"{missing[0] if missing else pattern}: no such shard")
-    return shards
+    return list(dict.fromkeys(shards))
 
 
 def _index(shard: str) -> tuple[dict[str, _Sample], list[Problem]]:
@@ -187,22 +188,22 @@ def _index(shard: str) -> tuple[dict[str, _Sample], list[Problem]]:
 
 def _labels(sample: _Sample, suffix: str, data: bytes) -> None:
     if suffix == "cls":
-        sample.positives = [*(sample.positives or []), data.decode().strip()]
+        sample.positives = [*(sample.positives or []), *_listed(data.decode())]
         return
     content = json.loads(data)
     if not isinstance(content, dict):
         raise ValueError("expected an object with label or labels")
-    positives = content.get("labels", content.get("label", []))
-    negatives = content.get("negatives", [])
-    sample.positives = [*(sample.positives or []), *_listed(positives)]
-    sample.negatives = _listed(negatives)
+    said = [content[name] for name in ("labels", "label") if content.get(name) is not None]
+    sample.positives = [*(sample.positives or []), *(_listed(said[0]) if said else [])]
+    sample.negatives = _listed(content.get("negatives"))
 
 
 def _listed(value: Any) -> list[str]:
-    return [str(item) for item in (value if isinstance(value, list) else [value])]
+    items = value if isinstance(value, list) else [value]
+    return [str(item).strip() for item in items if item is not None and str(item).strip()]
 
 
-def _by_number(labels: Sequence[str], names: list[str]) -> list[str]:
+def _by_number(labels: Sequence[str], names: Sequence[str]) -> list[str]:
     known = set(names)
     return [
         names[int(label)] if label not in known and label.isdecimal() and int(label) < len(names) else label
