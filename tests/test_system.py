@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import stat
 import sys
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,6 +41,50 @@ def test_an_output_has_ordinary_permissions(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o644
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and locks")
+def test_what_a_killed_process_left_is_cleared_and_nothing_else(tmp_path: Path) -> None:
+    child = os.fork()
+    if child == 0:
+        try:
+            with system.atomic_path(tmp_path / "scores.npy") as temporary:
+                temporary.write_bytes(b"half")
+                os.kill(os.getpid(), signal.SIGKILL)
+        finally:
+            os._exit(1)
+    os.waitpid(child, 0)
+    (left,) = tmp_path.iterdir()
+    assert left.name.startswith(".scores.npy.")
+    others = {".notes.tmp", ".mine.npy.tmp.npy", "a.12345678.tmp.npy", ".link.12345678.tmp"}
+    for name in others - {".link.12345678.tmp"}:
+        (tmp_path / name).write_text("somebody's")
+    (tmp_path / ".link.12345678.tmp").symlink_to(tmp_path / ".notes.tmp")
+    with system.atomic_path(tmp_path / "scores.npy") as live:
+        live.write_bytes(b"whole")
+        system.clear_stale(tmp_path, tmp_path / "no such folder")
+        assert {path.name for path in tmp_path.iterdir()} == others | {live.name}
+    assert (tmp_path / "scores.npy").read_bytes() == b"whole"
+    assert {path.name for path in tmp_path.iterdir()} == others | {"scores.npy"}
+
+
+def test_a_temporary_that_is_cleared_before_it_is_held_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+    real = tempfile.mkstemp
+
+    def cleared(**how: Any) -> tuple[int, str]:
+        handle, name = real(**how)
+        made.append(name)
+        if len(made) == 1:
+            os.unlink(name)
+        return handle, name
+
+    monkeypatch.setattr(system.tempfile, "mkstemp", cleared)
+    system.atomic_write(tmp_path / "a.json", "whole")
+    assert len(made) == 2
+    assert os.listdir(tmp_path) == ["a.json"]
 
 
 class Terminal(io.StringIO):

@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import json
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 Advance = Callable[[int], None]
+_TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp(\..*)?")
 
 
 def need(module: str, extra: str) -> Any:
@@ -33,23 +35,64 @@ def need(module: str, extra: str) -> Any:
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary name beside `path`, with its suffix, that becomes `path` when the block ends without an error."""
     target = Path(path)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=f".tmp{target.suffix}", dir=target.parent)
-    os.close(handle)
-    temporary = Path(name)
+    temporary, held = _temporary(target)
     try:
-        yield temporary
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)  # mkstemp is private to its owner; an output is an ordinary file
-        os.replace(temporary, target)
-    except BaseException as error:
+        with naming(target):
+            yield temporary
+            with open(temporary, "rb") as file:
+                os.fsync(file.fileno())
+            umask = os.umask(0)
+            os.umask(umask)
+            os.chmod(temporary, 0o666 & ~umask)  # mkstemp is private to its owner; an output is an ordinary file
+            os.replace(temporary, target)
+    except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()
-        if isinstance(error, OSError) and error.errno and error.filename is None:  # a full disk names no file
-            error.filename = str(target)
         raise
+    finally:
+        if held is not None:
+            os.close(held)
+
+
+@contextlib.contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """A failure that names no file, as a full disk's, names this one."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno and error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+def _temporary(target: Path) -> tuple[Path, int | None]:
+    """A new file beside `target`, and a lock on it that ends with this process, however that ends."""
+    while True:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=f".tmp{target.suffix}", dir=target.parent)
+        try:
+            import fcntl
+        except ImportError:  # not POSIX: an open file could not be moved
+            os.close(handle)
+            return Path(name), None
+        with contextlib.suppress(OSError):  # a file system without locks: there nothing is cleared either
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.path.exists(name):
+            return Path(name), handle
+        os.close(handle)  # cleared between the two: once more
+
+
+def clear_stale(*folders: str | os.PathLike[str]) -> None:
+    """Remove what killed processes left half-written: temporary files of `atomic_path` that no process holds."""
+    try:
+        import fcntl
+    except ImportError:
+        return
+    found = [entry for folder in folders if os.path.isdir(folder) for entry in os.scandir(folder)]
+    for entry in found:
+        if _TEMPORARY.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+            with contextlib.suppress(OSError), open(entry.path, "r+b") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                os.unlink(entry.path)
 
 
 @contextlib.contextmanager

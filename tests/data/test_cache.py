@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -173,3 +175,43 @@ def test_journal_never_promises_too_much(tmp_path: Path) -> None:
     assert notes == [None, None, None]
     assert make(key=3).finished() is None
     assert json.loads((tmp_path / "a.json").read_text())["key"] == {"k": 1}
+
+
+def test_a_disk_without_room_is_said_before_the_work(
+    scenes: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mapping that meets a full disk ends the process, so the room is taken first."""
+    net = Net()
+
+    def full(handle: int, offset: int, length: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", full, raising=False)
+        with pytest.raises(OSError, match=r"No space left on device; 0\.0 MiB are needed there, or set ONELABEL_CACHE"):
+            features(scenes, net, size=32, cache=tmp_path)
+    assert net.seen == 1  # the one picture of zeros that tells the width
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".lock"]
+    assert features(scenes, net, size=32, cache=tmp_path).computed == 600
+
+
+@pytest.mark.parametrize("number", [errno.EOPNOTSUPP, errno.EINVAL])
+def test_a_file_system_that_cannot_reserve_is_written_to_all_the_same(
+    scenes: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def unknown(handle: int, offset: int, length: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "posix_fallocate", unknown, raising=False)
+    assert features(scenes, Net(), size=32, cache=tmp_path).computed == 600
+
+
+def test_a_journal_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with ChunkedArray(tmp_path, "x", (4, 2), np.dtype(np.float32), {}, chunk=2).filling() as filling:
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left") as caught:
+            filling.done(0)
+    assert caught.value.filename == str(filling.owner.journal)

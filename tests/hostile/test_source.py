@@ -146,6 +146,7 @@ IN_PLACE = {
     ("data/journal.py", "filling"): "a lock",
     ("data/journal.py", "done"): "a journal: only appended to, half a line is ignored",
     ("data/journal.py", "__init__"): "NAME.partial.npy, renamed when whole",
+    ("data/journal.py", "_reserve"): "the same, no byte of it written",
     ("labels/storage.py", "_write_npz"): "gets the temporary name from save",
     ("labels/storage.py", "_write_parquet"): "gets the temporary name from save",
     ("recovery/deploy.py", "_onnx"): "gets the temporary name from export_run",
@@ -154,6 +155,7 @@ IN_PLACE = {
     ("review/pictures.py", "_store"): "a temporary name, replaced when whole",
     ("review/retrain.py", "start"): "a log",
     ("review/retrain.py", "_spawn"): "a log",
+    ("system.py", "clear_stale"): "for its lock, then removed",
     ("training/run.py", "_take"): "a lock",
     ("training/run.py", "log"): "a log, only appended to",
 }

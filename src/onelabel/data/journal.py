@@ -9,7 +9,9 @@ line never promises data that is not there. When all chunks are done, `NAME.json
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -18,7 +20,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from onelabel.system import atomic_write, reading, say
+from onelabel.system import atomic_write, naming, reading, say
 
 from .report import Problem
 
@@ -84,8 +86,10 @@ class Filling:
         self.notes: dict[int, Any] = self._read_journal()
         if not self.notes:
             owner.partial.unlink(missing_ok=True)
-            np.lib.format.open_memmap(owner.partial, mode="w+", dtype=owner.dtype, shape=owner.shape).flush()
-            atomic_write(owner.journal, json.dumps(owner.header) + "\n")
+            with _full_disk(owner.partial, math.prod(owner.shape) * owner.dtype.itemsize):
+                np.lib.format.open_memmap(owner.partial, mode="w+", dtype=owner.dtype, shape=owner.shape).flush()
+                _reserve(owner.partial)
+                atomic_write(owner.journal, json.dumps(owner.header) + "\n")
         self.array: NDArray[Any] = np.load(owner.partial, mmap_mode="r+", allow_pickle=False)
 
     def _read_journal(self) -> dict[int, Any]:
@@ -122,7 +126,7 @@ class Filling:
         """A chunk's rows have been written to `array`: make them durable and record it."""
         if isinstance(self.array, np.memmap):
             self.array.flush()
-        with open(self.owner.journal, "a") as file:
+        with naming(self.owner.journal), open(self.owner.journal, "a") as file:
             file.write(json.dumps({"chunk": chunk, "note": note}) + "\n")
             file.flush()
             os.fsync(file.fileno())
@@ -143,6 +147,28 @@ def failed_rows(notes: list[Any], path: Path) -> dict[int, Problem]:
     """Rows that could not be read, and why, from notes of [row, kind, name, detail] lists."""
     with reading(path, "a cache with notes of failed rows", remedy="remove it"):
         return {int(row): Problem(str(kind), str(name), str(why)) for note in notes for row, kind, name, why in note}
+
+
+def _reserve(path: Path) -> None:
+    """Take the whole file from the disk now: where a mapping meets a full one the process ends (SIGBUS)."""
+    if hasattr(os, "posix_fallocate"):
+        with open(path, "r+b") as file:
+            try:
+                os.posix_fallocate(file.fileno(), 0, os.path.getsize(path))
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # a file system that cannot reserve
+                    raise
+
+
+@contextlib.contextmanager
+def _full_disk(path: Path, size: int) -> Iterator[None]:
+    """A file for which there is no room goes again, and one line says what helps."""
+    try:
+        yield
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        told = f"{error.strerror}; {size / 2**20:,.1f} MiB are needed there, or set ONELABEL_CACHE to another folder"
+        raise OSError(error.errno, told, str(path)) from error
 
 
 def _lock(file: IO[str], name: str) -> None:

@@ -14,7 +14,7 @@ from onelabel.recovery.folds import crossfit
 from onelabel.recovery.inputs import Inputs, is_run, load_inputs, role_scores
 from onelabel.recovery.places import rows_by_name
 from onelabel.recovery.summary import added, as_text
-from onelabel.system import refuse_existing
+from onelabel.system import clear_stale, refuse_existing
 from onelabel.training.carried import FILE, LEAST, calibrate_run, usable_rows
 
 
@@ -57,6 +57,8 @@ def run_recovery(w: Wanted, echo: Callable[[str], Any]) -> Recovered:
         raise ValueError("an audit is its plan and its answers: give both --audit and --answers")
     exports = [_export(pair) for pair in w.export]
     target = w.out or (Path(w.source) if is_run(w.source) else Path()) / "recovered.parquet"
+    if is_run(w.source):
+        clear_stale(w.source)
     if not w.force:
         beside = [target.with_suffix(end) for end in (".json", ".csv")] + ([w.labels] if w.labels is not None else [])
         refuse_existing(target, *beside, remedy="give another --out, or --force to overwrite it")

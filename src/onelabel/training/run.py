@@ -25,7 +25,7 @@ import numpy as np
 from torch import Tensor
 
 from onelabel.models import Classifier
-from onelabel.system import check_schema, read_json, reading, say
+from onelabel.system import check_schema, clear_stale, read_json, reading, say
 from onelabel.training.config import SCHEMA, TrainConfig
 from onelabel.training.environment import describe, make_logger
 from onelabel.training.files import (
@@ -129,6 +129,7 @@ class RunFolder:
             with explaining(folder.path):
                 folder.path.mkdir(parents=True, exist_ok=True)
                 folder._take()
+                clear_stale(folder.path, folder.path / "checkpoint", *folder.path.glob("checkpoint/*/"))
             if resume and (folder.path / "config.toml").is_file() and not (folder.path / CHECKPOINT).is_file():
                 say(f"{folder.path}: holds no checkpoint to resume from: training starts from the beginning")
             begun = any((folder.path / name).exists() for name in (CHECKPOINT, "result.json"))
