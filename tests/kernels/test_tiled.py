@@ -260,6 +260,26 @@ def test_half_precision(name: str, hyper: dict[str, Any], dtype: torch.dtype) ->
 
 
 @inside
+@pytest.mark.parametrize("q3", [0.5, 0.999999, 1.0])
+@pytest.mark.parametrize("q2", [0.01, 0.5, 0.999999, 1.0])
+def test_slopes_keep_their_sign_and_digits(q2: float, q3: float) -> None:
+    """As tests/losses/test_robust.py has it for torch: entry by entry, far below float32's 1e-7."""
+    from onelabel.kernels import tiled
+    from onelabel.losses.forms import form_of
+
+    x = torch.linspace(-40, 40, 481)
+    own, other = (torch.logaddexp(torch.zeros(()), s * x.double()) for s in (-1, 1))
+    k = torch.sigmoid(torch.tensor(-0.1)).item()
+    down, up = (1 - k) * torch.exp(-q3 * other - own), k * torch.exp(-q2 * own - other)
+    how: dict[str, Any] = {"w": 0.0, "b": -0.1, "mu": 0.5, "sigma": 1e6}
+    observed = torch.zeros(1, len(x), dtype=torch.int8)
+    form = form_of(made("gr", q2=q2, q3=q3, start=how, **how), x[None], observed)
+    assert form is not None
+    _, out = tiled.evaluate(x[None], observed, form, scale=1.0, choice=(64, 4, 1))
+    assert ((out[0].double() - (down - up)).abs() <= 2e-5 * (down + up)).all()
+
+
+@inside
 def test_labels_that_are_not_aligned() -> None:
     """A view that begins in the middle of a word."""
     observed = torch.zeros(1 + 4 * 64, dtype=torch.int8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import onelabel
-from onelabel.losses import GR, gr
+from onelabel.losses import GR, fused, gr
 
 
 @pytest.fixture
@@ -30,6 +31,39 @@ def test_the_gradient_on_an_unknown_entry(x: float, q2: float, q3: float, w: flo
     p, r = (1 / (1 + math.exp(-s * x)) for s in (1, -1))
     k = 1 / (1 + math.exp(-(w * p + b)))
     assert logits.grad.item() == pytest.approx((1 - k) * r**q3 * p - k * p**q2 * r, rel=1e-9, abs=1e-14)
+
+
+QS = (0.01, 0.03, 0.1, 0.5, 0.9, 0.999999, 1.0, 1.5)
+
+
+@pytest.mark.parametrize("mode", ["off", "on"])
+@pytest.mark.parametrize("stacked", [False, True])
+@pytest.mark.parametrize("q3", QS)
+@pytest.mark.parametrize("q2", QS)
+def test_slopes_keep_their_sign_and_digits_in_float32(q2: float, q3: float, stacked: bool, mode: Any) -> None:
+    """k̂ near ½ sets the halves of an unknown entry against each other, where p or 1−p is far below float32's 1e-7."""
+    x = torch.linspace(-40, 40, 481)
+    own, other = (torch.logaddexp(torch.zeros(()), s * x.double()) for s in (-1, 1))  # −log p, −log(1−p)
+    k = 1 / (1 + math.exp(0.1))
+    pulls = (1 - k) * torch.exp(-q3 * other - own), k * torch.exp(-q2 * own - other)
+    values = k * -torch.expm1(-q2 * own) / q2 + (1 - k) * -torch.expm1(-q3 * other) / q3
+    how: dict[str, Any] = {"w": 0.0, "b": -0.1, "mu": 0.5, "sigma": 1e6}
+    criterion = GR(q1=q2, q2=[q2, q2] if stacked else q2, q3=q3, start=how, **how)
+    for label, slope, value in (
+        (0, pulls[0] - pulls[1], values),
+        (1, -torch.exp(-q2 * own - other), -torch.expm1(-q2 * own) / q2),
+    ):
+        logits = x.expand(2, 1, -1).clone() if stacked else x[None].clone()
+        logits.requires_grad_()
+        with fused.using(mode):
+            loss = criterion(logits, torch.full((1, len(x)), label, dtype=torch.int8))
+            loss.sum().backward()
+        found = logits.grad.reshape(-1, len(x))[0] * len(x)
+        size = pulls[0] + pulls[1] if label == 0 else slope.abs()
+        assert ((found - slope).abs() <= 2e-5 * size + 1e-37).all()
+        told = slope.abs() > 1e-4 * size
+        assert (found.sign() == slope.sign())[told & (size > 1e-37)].all()
+        assert loss.reshape(-1)[0].item() == pytest.approx(value.mean().item(), rel=1e-5)
 
 
 def test_without_robustness_pseudo_labels_or_weights_it_is_an(batch: tuple[torch.Tensor, torch.Tensor]) -> None:

@@ -16,6 +16,8 @@ minus = torch.neg
 where = torch.where
 power = torch.pow
 reciprocal = torch.reciprocal
+#: Up to this rate q, p^q is read off 1 − p^q: at a logit of −100 it is still 1/20, and nothing of it is lost.
+READ_OFF = 0.03
 
 
 def rising(q: Tensor, gamma: Any, g: Tensor, u: object) -> Tensor:
@@ -49,8 +51,8 @@ def decay(x: Tensor, rate: Any, share: Any) -> tuple[Tensor, Tensor]:
     less = torch.expm1(-rate * x)
     value = less * -share
     if isinstance(rate, Tensor):
-        value = torch.where(rate == 0, x, value)
-    return value if isinstance(rate, Tensor) or rate else x, less + 1
+        return torch.where(rate == 0, x, value), torch.exp(-rate * x)
+    return value if rate else x, less + 1 if rate <= READ_OFF else torch.exp(-rate * x)
 
 
 def narrowed(sigma: Any) -> Any:

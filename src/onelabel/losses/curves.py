@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from onelabel.contract import Number
+from onelabel.kernels.torchwords import READ_OFF
 
 
 def unified(
@@ -92,10 +93,17 @@ def generalised(g: Tensor, q: Number) -> Tensor:
     if isinstance(q, Tensor):
         safe = torch.where(q == 0, 1.0, q)
         loss = nll(g)
-        return torch.where(q == 0, loss, torch.expm1(-safe * loss) / -safe)
+        return torch.where(q == 0, loss, _rest(-safe * loss) / safe)
     if q == 0:
         return nll(g)
-    return torch.sigmoid(-g) if q == 1 else torch.expm1(-q * nll(g)) / -q
+    if q == 1:  # not sigmoid: near 1 its slope is read off its value, too
+        return torch.exp(-nll(-g))
+    return torch.expm1(-q * nll(g)) / -q if q <= READ_OFF else _rest(-q * nll(g)) / q
+
+
+def _rest(x: Tensor) -> Tensor:
+    """1 − eˣ for x ≤ 0. Autograd reads the slope of expm1 off its value, which near −1 has lost eˣ."""
+    return torch.where(x > -1, -torch.expm1(x), 1 - torch.exp(x))
 
 
 def power(g: Tensor, gamma: Number) -> Tensor:

@@ -43,7 +43,7 @@ def gr(
     k̂ = σ(w·p + b) and v = exp(−(p−μ)²/(2σ²)) take p without gradient. With `eps` (the authors' program) positives cost
     −log(p + eps).
     """
-    p = torch.sigmoid(logits)
+    p = generalised(-logits, 1.0)
     k, v = pseudo_label(p.detach(), w, b), confidence_weight(p.detach(), mu, sigma)
     as_positive = generalised(logits, q2)
     as_negative = p if same(q3, 1.0) else generalised(-logits, q3)
