@@ -15,6 +15,7 @@ import pytest
 from run_folders import assert_same_run
 from training_workers import HYPER, SMALL, scenes, train_once
 
+from onelabel.system import atomic_path
 from onelabel.training import Run, TrainingError, train
 from onelabel.training.run import RunFolder
 
@@ -95,6 +96,29 @@ def test_killed_between_the_last_checkpoint_and_its_metrics(tmp_path: Path, monk
     assert_same_run(tmp_path / "whole", tmp_path / "cut")
 
 
+@pytest.mark.parametrize("phase", ["finetune", "student"])
+def test_the_best_of_a_phase_is_not_taken_for_that_of_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: str
+) -> None:
+    """By the last epoch each phase's best has the same epoch and value: only the phase tells them apart."""
+    settings: dict[str, Any] = {"mode": "linearinit", "linear_epochs": 1, "epochs": 1, "select": "last"}
+    settings["student"] = "on" if phase == "student" else "off"
+    train_once(str(tmp_path / "whole"), "an", settings)
+    log = RunFolder.log
+
+    def dies(self: RunFolder, row: dict[str, Any], *, speed: float) -> None:
+        log(self, row, speed=speed)
+        if row["phase"] == phase:
+            raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "log", dies)
+        with pytest.raises(Crash):
+            train_once(str(tmp_path / "cut"), "an", settings)
+    train_once(str(tmp_path / "cut"), "an", settings)
+    assert_same_run(tmp_path / "whole", tmp_path / "cut")
+
+
 def test_full_disk_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import onelabel.training.files as files
 
@@ -114,9 +138,23 @@ def test_full_disk_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pytes
         with pytest.raises(TrainingError, match="disk is full; the last checkpoint is intact") as caught:
             train_once(str(tmp_path / "cut"), "em", settings)
     assert "\n" not in str(caught.value)
-    assert not list((tmp_path / "cut").rglob("*.tmp"))
+    assert not list((tmp_path / "cut").rglob("*.tmp*"))
     train_once(str(tmp_path / "cut"), "em", settings)
     assert_same_run(tmp_path / "whole", tmp_path / "cut")
+
+
+def test_a_resumed_run_clears_what_killed_processes_left(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"mode": "linear", "epochs": 1}
+    train_once(str(tmp_path), "em", settings)
+    left = [tmp_path / ".scores-test.npy.a1b2c3_4.tmp.npy", tmp_path / "checkpoint" / ".latest.json.a1b2c3_4.tmp.json"]
+    left += [place / ".state.json.a1b2c3_4.tmp.json" for place in tmp_path.glob("checkpoint/*/")]
+    assert len(left) == 3
+    for path in left:
+        path.write_bytes(b"half")
+    with atomic_path(tmp_path / "recovered.parquet") as live:  # `onelabel recover` holds no lock of the run
+        train_once(str(tmp_path), "em", settings)
+        assert [path for path in tmp_path.rglob("*") if ".tmp" in path.name] == [live]
+    assert (tmp_path / "recovered.parquet").is_file()
 
 
 def test_interrupt_leaves_a_resumable_run(tmp_path: Path, capfd: Any, monkeypatch: Any) -> None:

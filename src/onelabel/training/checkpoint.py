@@ -87,7 +87,7 @@ class Checkpoints:
         self.folder = folder
         self.root = None if folder.path is None else folder.path / "checkpoint"
         self.loaded: tuple[dict[str, Tensor], dict[str, Any]] | None = None
-        self.written: dict[str, tuple[float, int, Path]] = {}  # per track: value, epoch and file of its best
+        self.written: dict[str, tuple[tuple[str, int, float], Path]] = {}  # per track: which best, and its file
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -104,7 +104,7 @@ class Checkpoints:
             for track, best in position.bests.items():
                 if best.epoch >= 0:
                     best.weights, best.method = _split(read_tensors(place / f"best-{track}.safetensors"))
-                    self.written[track] = (best.value, best.epoch, place / f"best-{track}.safetensors")
+                    self.written[track] = best.which, place / f"best-{track}.safetensors"
         self.loaded = tensors, numbers
         return position
 
@@ -176,12 +176,12 @@ class Checkpoints:
 
     def _save_best(self, path: Path, track: str, best: Best) -> None:
         known = self.written.get(track)
-        if known is not None and known[:2] == (best.value, best.epoch) and known[2].is_file():
-            link(known[2], path)
+        if known is not None and known[0] == best.which and known[1].is_file():
+            link(known[1], path)
         else:
             weights = {f"weights/{k}": v for k, v in best.weights.items()}
             write_tensors(path, weights | {f"method/{k}": v for k, v in best.method.items()})
-        self.written[track] = (best.value, best.epoch, path)
+        self.written[track] = best.which, path
 
 
 def _state(session: Session) -> tuple[dict[str, Tensor], list[dict[str, Any]]]:

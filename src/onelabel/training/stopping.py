@@ -19,6 +19,11 @@ class Best:
     method: dict[str, Tensor] = field(default_factory=dict)
     phase: str = ""
 
+    @property
+    def which(self) -> tuple[str, int, float]:
+        """Tells it from any other best of a run: two phases may be best at the same epoch with the same value."""
+        return self.phase, self.epoch, self.value
+
     def numbers(self) -> dict[str, Any]:
         return {"value": self.value if self.epoch >= 0 else None, "epoch": self.epoch, "phase": self.phase}
 
