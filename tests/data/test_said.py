@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from onelabel.cli import main
@@ -146,6 +147,71 @@ def test_check_mentions_the_same_bytes(
     assert r"owl/new\nline.jpg" in out
 
 
+@pytest.fixture
+def in_parts(class_folder: Path) -> Path:
+    """The class folders below `train`."""
+    shutil.move(class_folder, class_folder.parent / "train")
+    class_folder.mkdir()
+    shutil.move(class_folder.parent / "train", class_folder / "train")
+    return class_folder
+
+
+@pytest.mark.parametrize("name", ["val", "validation", "test"])
+@pytest.mark.parametrize("target", ["train", "train/cat", ".", "elsewhere"])
+def test_a_part_that_is_a_link_to_the_training_part_is_refused(
+    in_parts: Path, name: str, target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if target == "elsewhere":  # both are links to one storage
+        shutil.move(in_parts / "train", in_parts.parent / "storage")
+        (in_parts / "train").symlink_to(in_parts.parent / "storage")
+        (in_parts / name).symlink_to(in_parts.parent / "storage")
+    else:
+        (in_parts / name).symlink_to(in_parts / target)
+    told = "the same folder as" if target in ("train", "elsewhere") else "shares its pictures with"
+    with pytest.raises(DataError, match=rf"/{name}: {told} .*/train, links followed; remove the link") as caught:
+        load_dataset(in_parts)
+    code, _, errors = check(capsys, str(in_parts))
+    assert code == 2
+    assert str(caught.value) in errors
+
+
+def test_pictures_of_two_parts_are_mentioned(
+    in_parts: Path, picture: Picture, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("ONELABEL_QUIET")
+    shutil.copytree(in_parts / "train" / "cat", in_parts / "val" / "cat")
+    (in_parts / "val" / "cat" / "cat0.jpg").write_bytes(picture(77))
+    (in_parts / "test").mkdir()
+    (in_parts / "test" / "dog").symlink_to(in_parts / "train" / "dog")
+    (in_parts / "train" / "owl" / "again.jpg").write_bytes((in_parts / "train" / "owl" / "owl0.jpg").read_bytes())
+    splits = load_dataset(in_parts)
+    wanted = [f"val/cat/cat{i}.jpg" for i in (1, 2, 3)] + [f"test/dog/dog{i}.jpg" for i in range(4)]
+    assert sorted(splits.report.names("duplicate-content")) == sorted(wanted)
+    splits.tell()
+    assert capsys.readouterr().err == (
+        "onelabel: own: 7 with the same bytes as another, such as test/dog/dog0.jpg as train/dog/dog0.jpg; "
+        f"`onelabel data check {in_parts}` lists them\n"
+    )
+    _, out, _ = check(capsys, str(in_parts))
+    assert "8 duplicate-content: the same bytes as another file\n" in out  # one of them twice in training
+    with pytest.raises(DataError, match="the same bytes as another file"):
+        load_dataset(in_parts, strict=True)
+    assert not load_dataset(in_parts, verify="none").left_out
+
+
+def test_pictures_of_equal_size_or_end_are_no_repeats(tmp_path: Path) -> None:
+    from onelabel.data import FileSource
+    from onelabel.data.verify import mention_shared
+
+    ends = b"e" * 5000
+    contents = {"a": b"1" + ends, "b": b"2" + ends, "c": b"1" + ends, "d": b"x" * 5001}
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    report, usable = Report(), np.ones(4, bool)
+    mention_shared(FileSource(tmp_path, list("abcd")), ["test", "train", "train", "test"], usable, report)
+    assert [(p.name, p.detail) for p in report] == [("a", "as c")]
+
+
 # --- the same line for everyone -----------------------------------------------------------------------------------
 
 
@@ -195,11 +261,23 @@ def test_rows_of_a_matrix_that_are_left_out_are_said_too(
     assert "1 left out (1 malformed), such as birds.arff: train row 1; " in capsys.readouterr().err
 
 
-def test_compare_takes_the_backbone_of_training(
-    damaged: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def _compared_plainly(data: Path) -> Any:
+    from onelabel.probes.compare import read_parts
+
+    return read_parts(str(data), size=16)
+
+
+def _recovered_plainly(data: Path) -> Any:
+    from onelabel.recovery.inputs import load_inputs
+
+    return load_inputs(data, size=16)
+
+
+@pytest.mark.parametrize("read", [_compared_plainly, _recovered_plainly])
+def test_compare_and_recover_take_the_backbone_of_training(
+    damaged: Path, read: Callable[[Path], Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from onelabel import models
-    from onelabel.probes.compare import read_parts
     from onelabel.training.config import TrainConfig
 
     asked = []
@@ -210,7 +288,7 @@ def test_compare_takes_the_backbone_of_training(
         return real(classes, backbone="small-cnn", weights=None)
 
     monkeypatch.setattr(models, "build_classifier", build)
-    read_parts(str(damaged), size=16)
+    read(damaged)
     assert asked == [(TrainConfig().backbone, "pretrained")]
     assert "pictures become features of resnet50, as train takes it; --backbone" in capsys.readouterr().err
 

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from onelabel.labels import Labels
+from onelabel.models import build_classifier, starting_weights
 from onelabel.recovery import inputs
 from onelabel.training import TrainConfig
 
@@ -29,12 +31,28 @@ def test_a_run_begins_from_the_weights_that_training_began_from(
     asked: list[Any] = []
     monkeypatch.setattr("onelabel.models.build_backbone", lambda name, **how: asked.append((name, how["weights"])))
     monkeypatch.delenv("ONELABEL_QUIET", raising=False)
-    run = SimpleNamespace(config=TrainConfig(backbone=backbone, weights=weights, mode="finetune"))
-    inputs._network(run, None, None, False)
+    shown = SimpleNamespace(mean=torch.full((1, 3, 1, 1), 51.0), std=torch.full((1, 3, 1, 1), 25.5), backbone=None)
+    config = TrainConfig(backbone=backbone, weights=weights, mode="finetune")
+    run = SimpleNamespace(config=config, classifier=shown)
+    _, look = inputs._network(run, None, None, False)
+    assert look == {"mean": pytest.approx([0.2] * 3), "std": pytest.approx([0.1] * 3)}
     assert asked == [(backbone, wanted)]
     assert ("--tuned" in capsys.readouterr().err) == (wanted is None)
-    inputs._network(None, backbone, weights, False)
-    assert asked[1] == asked[0]
+
+
+@pytest.mark.parametrize(
+    ("backbone", "weights"), [("resnet18", "random"), ("inception_v3", "random"), ("small-cnn", None)]
+)
+def test_data_are_seen_as_training_sees_them(backbone: str, weights: str | None) -> None:
+    """Inception's pictures are not normalised by ImageNet's numbers."""
+    torch.manual_seed(0)
+    body, look = inputs._network(None, backbone, weights, False)
+    torch.manual_seed(0)
+    trained = build_classifier(3, backbone=backbone, weights=starting_weights(backbone, weights))
+    assert look["mean"] == pytest.approx((trained.mean.flatten() / 255).tolist())
+    assert look["std"] == pytest.approx((trained.std.flatten() / 255).tolist())
+    for name, value in body.state_dict().items():
+        torch.testing.assert_close(value, trained.backbone.state_dict()[name])
 
 
 def test_packed_features_keep_their_pictures_names(tmp_path: Path) -> None:

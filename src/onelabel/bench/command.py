@@ -140,7 +140,7 @@ def work(
     plan: Sequence[Planned],
     *,
     out: str | Path,
-    backbone: str = "resnet50",
+    backbone: str = TrainConfig.backbone,
     weights: str | None = None,
     size: int = 448,
     device: str | None = None,

@@ -113,12 +113,10 @@ def as_features(
 ) -> Splits[FeatureDataset]:
     """Frozen features of every part's pictures, from the data room's cache where they are there."""
     from onelabel.data.cache import features
-    from onelabel.models import build_classifier, starting_weights
+    from onelabel.training.frozen import frozen_backbone
 
-    network = build_classifier(len(splits.class_names), backbone=backbone, weights=starting_weights(backbone, weights))
-    mean, std = ((buffer.flatten() / 255).tolist() for buffer in (network.mean, network.std))
+    network, look = frozen_backbone(backbone, weights)
     made = {}
     for name, part in splits.parts.items():
-        found = features(part, network.backbone, size=size, device=device, mean=mean, std=std)
-        made[name] = found.dataset(part)
+        made[name] = features(part, network, size=size, device=device, **look).dataset(part)
     return Splits(splits.name, made["train"], made.get("validation"), made.get("test"), splits.notes)

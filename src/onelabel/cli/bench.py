@@ -118,11 +118,13 @@ def run(
     onelabel bench digits-scenes --sweep em.alpha --backbone small-cnn --weights random --size 48
     """
     from onelabel.bench import command, datasets, picking, store
+    from onelabel.training.config import TrainConfig
 
     wanted, loader, own = searches(search), pairs(option, "--option"), pairs(setting, "--set")
     known, splits = command.open_data(dataset, name=name, root=root, loader=loader, size=size)
+    backbone = backbone or TrainConfig.backbone
     if datasets.holds_pictures(dataset, splits):
-        own = {"backbone": backbone or "resnet50", "size": size, **own}
+        own = {"backbone": backbone, "size": size, **own}
     plan = command.plan_for(
         known, methods=names(methods), modes=names(modes), seeds=numbers(seeds), draws=names(draws),
         sweeps=names(sweep), protocol_name=protocol, settings=own, hyper=pairs(hyper, "--hyper"),
@@ -135,7 +137,7 @@ def run(
     splits = splits or command.load(dataset, root=root)  # data that cannot be used are answered before the plan
     typer.echo(command.summary(plan, out, device))
     done = command.work(
-        splits, plan, out=out, backbone=backbone or "resnet50", weights=weights, size=size, device=device,
+        splits, plan, out=out, backbone=backbone, weights=weights, size=size, device=device,
         seconds=seconds, retry=retry, told=lambda row: typer.echo(command.line(row)),
     )  # fmt: skip
     typer.echo(str(done))

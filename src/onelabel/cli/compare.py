@@ -57,7 +57,7 @@ def compare(
 ) -> None:
     """Train every method as a linear classifier on frozen features and rank them.
 
-    Examples: onelabel compare photos/ --backbone resnet50; onelabel compare features.npz --out leaderboard.csv;
+    Examples: onelabel compare photos/; onelabel compare features.npz --out leaderboard.csv;
     onelabel compare voc2012/ --role-table
     """
     from onelabel.probes import compare as work

@@ -26,11 +26,11 @@ def doctor(
 ) -> None:
     """Check Python, torch, GPUs, versions, extras, memory, disk and cache; exit code 1 if something is wrong.
 
-    Examples: onelabel doctor; onelabel doctor photos/ --weights resnet50.safetensors --backbone resnet50
+    Examples: onelabel doctor; onelabel doctor photos/ --weights resnet50.safetensors
     """
     from onelabel import doctor as work
 
-    found = work.examine(weights=weights, backbone=backbone or "resnet50", data=data, root=root, out=out)
+    found = work.examine(weights=weights, backbone=backbone, data=data, root=root, out=out)
     if as_json:
         emit(work.to_dict(found))
     else:

@@ -80,7 +80,7 @@ BackboneOption = Annotated[
     str | None,
     typer.Option(
         "--backbone",
-        help="A timm model, or small-cnn: makes features of pictures. [train, compare, bench: resnet50]",
+        help="A timm model, or small-cnn: makes features of pictures. [default: resnet50, or the run's]",
         autocompletion=offer("resnet50", "small-cnn", "vit_base_patch16_224", "convnext_tiny"),
     ),
 ]

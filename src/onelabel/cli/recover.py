@@ -71,7 +71,7 @@ def recover(
 ) -> None:
     """Find the labels that are missing: for every example, every likely class with a calibrated probability.
 
-    Examples: onelabel recover photos/ --backbone resnet50; onelabel recover runs/mine --data photos/ --precision f1
+    Examples: onelabel recover photos/; onelabel recover runs/mine --data photos/ --precision f1
     """
     from onelabel.recovery.command import Wanted, outcome, run_recovery
 

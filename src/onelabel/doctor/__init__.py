@@ -19,7 +19,7 @@ __all__ = ["Finding", "examine", "healthy", "text", "to_dict"]
 def examine(
     *,
     weights: str | Path | None = None,
-    backbone: str = "resnet50",
+    backbone: str | None = None,
     data: str | None = None,
     root: str | None = None,
     out: str | Path = ".",
@@ -27,7 +27,7 @@ def examine(
     """Look at the machine and the installation; at a weights file and a dataset where they are given.
 
     Args:
-        weights: a file that should fit `backbone`.
+        weights: a file that should fit `backbone`, training's own unless given.
         data: what `load_dataset` takes; root: where its archives lie.
         out: where runs would be written.
     """

@@ -8,10 +8,12 @@ from pathlib import Path
 from onelabel.doctor.finding import Finding
 
 
-def weights(path: str | Path, backbone: str) -> Iterable[Finding]:
+def weights(path: str | Path, backbone: str | None = None) -> Iterable[Finding]:
     from onelabel.models import build_backbone, read_weights
     from onelabel.models.weights import is_v1_layout
+    from onelabel.training.config import TrainConfig
 
+    backbone = backbone or TrainConfig.backbone
     try:
         state, metadata = read_weights(path)
     except Exception as error:

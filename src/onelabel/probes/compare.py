@@ -14,7 +14,7 @@ from onelabel.models.columns import even
 from onelabel.probes.auto import Choice, choose
 from onelabel.probes.results import Row
 from onelabel.probes.role_table import load_voc_features, map_on
-from onelabel.system import atomic_path, say
+from onelabel.system import atomic_path
 
 
 @dataclass(frozen=True)
@@ -55,20 +55,11 @@ def read_parts(
     made: dict[str, Any] = dict(splits.parts)
     if not hasattr(splits.train, "X"):
         from onelabel.data.cache import features
-        from onelabel.models import build_classifier, starting_weights
-        from onelabel.training.config import TrainConfig
+        from onelabel.training.frozen import frozen_backbone
 
-        if backbone is None:
-            backbone = TrainConfig.backbone
-            say(f"pictures become features of {backbone}, as train takes it; --backbone (backbone=) names another")
-        # built as training builds it, so that a weights file and its layout mean the same here and there
-        network = build_classifier(
-            len(splits.class_names), backbone=backbone, weights=starting_weights(backbone, weights)
-        )
-        mean, std = ((buffer.flatten() / 255).tolist() for buffer in (network.mean, network.std))
+        network, look = frozen_backbone(backbone, weights)
         for name, part in made.items():
-            found = features(part, network.backbone, size=size, device=device, mean=mean, std=std)
-            made[name] = found.dataset(part)
+            made[name] = features(part, network, size=size, device=device, **look).dataset(part)
     splits.tell()
     train, validation, test = (made.get(name) for name in ("train", "validation", "test"))
     assert train is not None

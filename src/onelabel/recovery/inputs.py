@@ -78,8 +78,8 @@ def load_inputs(
 ) -> Inputs:
     """Read RUN (with `data`, what it was trained on) or DATA.
 
-    Pictures become features: of `backbone`, or of a run's. A fine-tuned backbone has seen every row's label, and
-    scores on its features are no longer held out: a run's initial weights are used unless `tuned`.
+    Pictures become features: of `backbone`, of a run's, or of training's own. A fine-tuned backbone has seen every
+    row's label, and scores on its features are no longer held out: a run's initial weights are used unless `tuned`.
     """
     run: Any = None
     options = {**options, **(loader or {})}
@@ -112,7 +112,8 @@ def load_inputs(
         splits.tell()
         (X,) = even(part.X)
         return Inputs(X, _named(part.observed, part.class_names), None, "", part.true, run, held, left_out)
-    found = picture_features(part, *_network(run, backbone, weights, tuned), device=device, **_look(run, size))
+    network, look = _network(run, backbone, weights, tuned)
+    found = picture_features(part, network, device=device, size=size if run is None else run.config.size, **look)
     part.report.extend(found.failed.values())
     splits.tell()
     keep = np.setdiff1d(np.arange(len(part)), list(found.failed))
@@ -149,27 +150,22 @@ def _named(labels: Labels, names: Any) -> Labels:
     return Labels(labels.indptr, labels.indices, labels.values, labels.num_classes, list(names))
 
 
-def _network(run: Any, backbone: str | None, weights: str | None, tuned: bool) -> tuple[Any]:
+def _network(run: Any, backbone: str | None, weights: str | None, tuned: bool) -> tuple[Any, dict[str, Any]]:
+    """The backbone, and how its pictures are normalised: as training takes it, or as the run was trained."""
     from onelabel.models import build_backbone, starting_weights
+    from onelabel.training.frozen import frozen_backbone
 
-    if run is not None and backbone is None:
-        if tuned or run.config.mode == "linear":
-            return (run.classifier.backbone,)
-        config = run.config
-        began = starting_weights(config.backbone, config.weights)  # none named means pretrained here as in training
-        if began is None:
-            say(f"{config.backbone} began from random weights, which tell little: --tuned takes the trained ones")
-        return (build_backbone(config.backbone, weights=began, stride=config.stride),)
-    if backbone is None:
-        raise ValueError("the data are pictures: give --backbone, a timm model that turns them into features")
-    return (build_backbone(backbone, weights=starting_weights(backbone, weights)),)
-
-
-def _look(run: Any, size: int) -> dict[str, Any]:
-    if run is None:
-        return {"size": size}
+    if run is None or backbone is not None:
+        return frozen_backbone(backbone, weights)
     mean, std = ((b.flatten() / 255).tolist() for b in (run.classifier.mean, run.classifier.std))
-    return {"size": run.config.size, "mean": mean, "std": std}
+    look = {"mean": mean, "std": std}
+    if tuned or run.config.mode == "linear":
+        return run.classifier.backbone, look
+    config = run.config
+    began = starting_weights(config.backbone, config.weights)  # none named means pretrained here as in training
+    if began is None:
+        say(f"{config.backbone} began from random weights, which tell little: --tuned takes the trained ones")
+    return build_backbone(config.backbone, weights=began, stride=config.stride), look
 
 
 def role_scores(inputs: Inputs, fitted: CrossFit) -> ArrayScores | CrossFit:
