@@ -211,13 +211,21 @@ class Method(nn.Module):
         return self
 
     @classmethod
-    def trials(cls, num_classes: int) -> dict[str, tuple[float, ...]]:
-        """Settings whose best value depends on the data, with what to try of each on held-out rows."""
+    def trials(cls, num_classes: int, *, frozen: bool = True) -> dict[str, tuple[float, ...]]:
+        """Settings whose best value depends on the data, with what to try of each on held-out rows.
+
+        Args:
+            frozen: features stay as they are; False where linear probes choose for a network that will be fine-tuned.
+        """
         return {}
 
     def head(self, feature_dim: int, num_classes: int) -> nn.Module | None:
         """The classifier a method insists on (features → logits), for the model to own; None: any will do."""
         return None
+
+    def presence(self, outputs: Tensor) -> Tensor:
+        """The logits that outputs of linear probes, …×B×L, stand for: what a linear `head` makes of its own."""
+        return outputs
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
         """Move schedules to 0-based `epoch` of `epochs`."""

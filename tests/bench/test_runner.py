@@ -126,6 +126,18 @@ def test_probes_and_training_alone_agree_on_what_they_are_told(tmp_path: Path, s
         assert 0 < spent["updates"] <= sum(spent.values()) <= b[run_id].seconds + 0.05
 
 
+def test_nothing_is_tried_that_the_plan_does_not_say(
+    tmp_path: Path, splits: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`train` would choose roll call's settings on held-out rows; a table has those that its plan names."""
+    monkeypatch.delenv("ONELABEL_QUIET", raising=False)
+    plan = bench.make_plan("toy", ["roll-call"], seeds=[0], settings={"epochs": 2}, search=False)
+    bench.run(plan, splits, out=tmp_path, device="cpu", probes=False, settings={"device": "cpu"})
+    (row,) = bench.read(tmp_path)
+    assert row.done
+    assert "by linear probes" not in capsys.readouterr().err
+
+
 def test_rows_say_what_is_needed_to_repeat_them(tmp_path: Path, splits: Any) -> None:
     plan = small_plan(draws=["biased:1.0"], fractions=[0.5])
     bench.run(plan, splits, out=tmp_path, device="cpu")

@@ -66,15 +66,16 @@ def test_a_small_audit_gives_k_and_a_large_one_chooses(data):
 
 def test_what_is_tried_has_the_methods_own_trials(data):
     tried = candidates(20)
-    assert tried["roll-call"] == {"alpha": (0.025, 0.05, 0.1, 0.2, 0.4)}
+    assert tried["roll-call"] == {"alpha": (0.025, 0.05, 0.1, 0.2, 0.4), "naming": (0.0, 0.5, 1.0)}
+    assert "naming" not in candidates(20, frozen=False)["roll-call"]
     assert tried["em"] == METHODS["em"]
     assert tried["an"] == {}
     held = (data["Xt"], data["Yt"])
     choice = choose(
         data["X"], drop_labels(data["Y"]), validation=held, lr=(1e-2,), seeds=(0,), epochs=1, progress=False
     )
-    alphas = {row.spec.hyper["alpha"] for row in choice.leaderboard if row.spec.method == "roll-call"}
-    assert alphas == set(candidates(L)["roll-call"]["alpha"])
+    for name, values in candidates(L)["roll-call"].items():
+        assert {row.spec.hyper[name] for row in choice.leaderboard if row.spec.method == "roll-call"} == set(values)
 
 
 def test_k_reaches_the_methods_that_ask(data):

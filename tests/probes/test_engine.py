@@ -28,18 +28,18 @@ def data() -> tuple[np.ndarray, Labels, np.ndarray, np.ndarray]:
 
 
 def alone(X: np.ndarray, labels: Labels, spec: ProbeSpec, *, drop_last: bool = False) -> tuple[list, list]:
-    """The plain loop: nn.Linear, torch.optim.Adam, an unstacked method, batch after batch."""
+    """The plain loop: nn.Linear or the method's own, torch.optim.Adam, an unstacked method, batch after batch."""
     features, observed = torch.from_numpy(X), labels.rows(slice(None))
     generator = torch.Generator().manual_seed(spec.seed)
-    model = torch.nn.Linear(D, L)
-    bound = 1 / math.sqrt(D)
-    with torch.no_grad():
-        model.weight.uniform_(-bound, bound, generator=generator)
-        model.bias.uniform_(-bound, bound, generator=generator)
     extra = {"seed": spec.seed} if spec.method == "role" else {}
     if spec.hyper.get("estimator") == "network":
         extra["feature_dim"] = D
     criterion = onelabel.method(spec.method, **spec.hyper, **extra)
+    model = criterion.head(D, L) or torch.nn.Linear(D, L)
+    bound = 1 / math.sqrt(D)
+    with torch.no_grad():
+        model.weight.uniform_(-bound, bound, generator=generator)
+        model.bias.uniform_(-bound, bound, generator=generator)
     criterion.bind(labels)
     adam = torch.optim.Adam(model.parameters(), lr=spec.lr, weight_decay=spec.weight_decay)
     optimizers = [adam, *criterion.optimizers(spec.lr)]
@@ -90,6 +90,7 @@ CASES = {
     "em-apl": {"warmup": 1},
     "en": {},
     "mime": {"bottleneck": False, "warmup": 1, "tau": 0.5},
+    "roll-call": {"alpha": [0.1, 0.4], "naming": [0.0, 0.5, 1.0]},
 }
 
 
@@ -209,3 +210,18 @@ def test_settings_that_a_whole_stack_has_in_common_are_searched_apart(data):
     for i, spec in enumerate(specs):
         one = fit_probes(X, labels, [spec], validation=(X_held, Y_held))
         np.testing.assert_allclose(together.history["validation"][i], one.history["validation"][0], atol=1e-6)
+
+
+def test_scores_are_those_that_the_method_learned_by(data):
+    """Where a share of the naming distribution is in the logits: in the criterion, the history and `scores` alike."""
+    X, labels, Xt, Yt = data
+    specs = grid({"em": {}, "roll-call": {"naming": [0.0, 0.5, 1.0]}}, lr=[1e-2], batch_size=8, epochs=3)
+    results = fit_probes(X, labels, specs, monitors={"test": (Xt, Yt)}, device="cpu")
+    found = results.scores(Xt)
+    for i, spec in enumerate(specs):
+        outputs = Xt @ results.weight[i].T + results.bias[i]
+        share = spec.hyper.get("naming", 0.0)
+        wanted = outputs - share * np.log(np.exp(outputs).sum(1, keepdims=True))
+        np.testing.assert_allclose(found[i], wanted, atol=1e-5)
+        np.testing.assert_allclose(results.scores(Xt, i), found[i], atol=1e-5)
+        assert results.history["test"][i][-1] == pytest.approx(average_precision_score(Yt, wanted, average="macro"))

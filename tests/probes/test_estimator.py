@@ -89,6 +89,18 @@ def test_negatives_put_the_threshold_at_a_half(data):
     assert (model.predict(X) == Y).mean() > 0.95
 
 
+@pytest.mark.parametrize("naming", [0.0, 0.5, 1.0])
+def test_decisions_have_the_share_of_naming_that_was_trained_with(data, naming):
+    X, _, one = data
+    model = OneLabelClassifier(hyper={"naming": naming}, epochs=3).fit(X, one)
+    moved = X @ model.coef_.T + model.intercept_
+    outputs = moved + model.thresholds_
+    wanted = moved - naming * np.log(np.exp(outputs).sum(1, keepdims=True))
+    np.testing.assert_allclose(model.decision_function(X), wanted, atol=1e-5)
+    np.testing.assert_array_equal(model.predict(X), model.decision_function(X) > 0)
+    assert (model.thresholds_ != 0).any()
+
+
 def test_clone_pickle_pipeline_and_grid_search(data):
     X, Y, one = data
     model = clone(OneLabelClassifier("gr", hyper={"w": 10.0, "b": -8.0}, epochs=3))

@@ -51,6 +51,16 @@ def test_no_row_is_scored_by_a_model_that_saw_it() -> None:
     assert len({w.tobytes() for w in fitted.weight}) == 4
 
 
+def test_held_out_scores_have_the_share_of_naming_that_was_trained_with() -> None:
+    X, _, y = dataset(200)
+    spec = ProbeSpec("roll-call", {"naming": 0.5}, lr=1e-2, batch_size=64, epochs=3)
+    fitted = crossfit(X, drop_labels(y, seed=0), spec=spec, folds=4, progress=False)
+    index = np.array([3, 150, 7])
+    for row, found in zip(index, fitted.rows(index), strict=True):
+        outputs = X[row] @ fitted.weight[fitted.fold[row]].T + fitted.bias[fitted.fold[row]]
+        np.testing.assert_allclose(found, outputs - 0.5 * np.log(np.exp(outputs).sum()), atol=1e-5)
+
+
 def test_a_class_that_ran_away_in_one_fold_is_brought_back() -> None:
     X, _, y = dataset(400)
     labels = drop_labels(y, seed=0)

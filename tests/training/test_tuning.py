@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from onelabel.contract import Method
 from onelabel.data import FeatureDataset, Splits
 from onelabel.labels import drop_labels
 from onelabel.losses import RollCall
+from onelabel.losses.naming import NamingHead, with_naming
 from onelabel.probes import ProbeSpec, fit_probes
-from onelabel.training import loop, train
+from onelabel.training import Run, loop, train
 from onelabel.training.loop import validate
 
 LINEAR: dict[str, Any] = {"mode": "linear", "epochs": 10, "lr": 3e-3, "batch_size": 16, "device": "cpu"}
@@ -47,16 +49,19 @@ def test_the_trials_are_around_the_default() -> None:
         assert trials[2] == pytest.approx((0.2 / classes) ** 0.5, rel=1e-3)
         assert trials == pytest.approx([f * trials[2] for f in (0.25, 0.5, 1, 2, 4)], rel=1e-3)
     assert RollCall.trials(20)["alpha"][2] == 0.1
+    assert RollCall.trials(20)["naming"] == (0.0, 0.5, 1.0)
+    assert RollCall.trials(20, frozen=False).keys() == {"alpha"}
     assert Method.trials(20) == {}
 
 
-def by_hand(splits: Splits[Any], held: Any, epochs: int = 10) -> float:
-    """The alpha of the best of five probes, trained for themselves."""
-    trials = RollCall.trials(8)["alpha"]
-    specs = [ProbeSpec("roll-call", {"alpha": a}, lr=3e-3, batch_size=16, epochs=epochs) for a in trials]
+def by_hand(splits: Splits[Any], held: Any, epochs: int = 10) -> dict[str, float]:
+    """The settings of the best of fifteen probes, trained for themselves."""
+    tried = [dict(zip(RollCall.trials(8), values, strict=True)) for values in product(*RollCall.trials(8).values())]
+    specs = [ProbeSpec("roll-call", hyper, lr=3e-3, batch_size=16, epochs=epochs) for hyper in tried]
+    assert len(specs) == 15
     assert splits.validation is not None
     results = fit_probes(splits.train.X, splits.train.observed, specs, validation=(splits.validation.X, held))
-    return trials[results.best]
+    return tried[results.best]
 
 
 def test_held_out_rows_choose() -> None:
@@ -66,11 +71,11 @@ def test_held_out_rows_choose() -> None:
         splits = features(rows=rows, noise=noise)
         assert splits.validation is not None
         run = train(splits, **LINEAR)
-        chosen[noise] = run.result["hyper"]["alpha"]
-        assert chosen[noise] == by_hand(splits, splits.validation.true)
+        assert run.result["hyper"] == by_hand(splits, splits.validation.true)
         blind = replace(splits, validation=replace(splits.validation, true=None))
-        found = train(blind, **{**LINEAR, "epochs": 2}).result["hyper"]["alpha"]
+        found = train(blind, **{**LINEAR, "epochs": 2}).result["hyper"]
         assert found == by_hand(splits, splits.validation.observed, epochs=2)
+        chosen[noise] = train(splits, hyper={"naming": 0.0}, **LINEAR).result["hyper"]["alpha"]
     trials = RollCall.trials(8)["alpha"]
     assert chosen[1.0] < trials[2] < chosen[6.0]
 
@@ -87,7 +92,12 @@ def test_the_run_is_that_of_what_was_chosen() -> None:
 
 @pytest.mark.parametrize(
     "settings",
-    [{"hyper": {"alpha": 0.3}}, {"select": "last"}, {"method": "em"}, {"method": onelabel.method("roll-call")}],
+    [
+        {"hyper": {"alpha": 0.3, "naming": 0}},
+        {"select": "last"},
+        {"method": "em"},
+        {"method": onelabel.method("roll-call")},
+    ],
 )
 def test_nothing_is_tried_where_it_was_told_or_cannot_be_judged(settings: dict[str, Any]) -> None:
     assert "hyper" not in train(features(noise=1.0), **{**LINEAR, "epochs": 1, **settings}).result
@@ -106,6 +116,7 @@ def test_a_resumed_run_keeps_what_was_chosen(tmp_path: Path) -> None:
     """Also where it is resumed after the linear phase, whose features are no longer at hand."""
     whole = train(scenes(), out=tmp_path / "whole", method="roll-call", **{**SMALL, "mode": "linearinit"})
     assert whole.result["hyper"]["alpha"] in RollCall.trials(10)["alpha"]
+    assert "naming" not in whole.result["hyper"]  # fine-tuning follows
     for at in ("linear", "finetune"):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(loop, "validate", dying(at))
@@ -115,6 +126,52 @@ def test_a_resumed_run_keeps_what_was_chosen(tmp_path: Path) -> None:
         run = train(scenes(), out=tmp_path / at, method="roll-call", **settings)
         assert_same_run(tmp_path / "whole", tmp_path / at)
         assert run.result["hyper"] == whole.result["hyper"]
+
+
+def exclusive(rows: int = 600, classes: int = 6, seed: int = 0) -> Splits[Any]:
+    """One label a row, or now and then two, and a level of the whole row in the features that says nothing."""
+    rng = np.random.default_rng(seed)
+    first = rng.integers(classes, size=rows)
+    true = np.eye(classes, dtype=np.uint8)[first]
+    some = rng.random(rows) < 0.1
+    true[some, rng.integers(classes, size=rows)[some]] = 1
+    X = true @ rng.standard_normal((classes, 12)) + 0.7 * rng.standard_normal((rows, 12))
+    X = X * rng.lognormal(0, 0.7, (rows, 1))
+    names = tuple(f"c{i}" for i in range(classes))
+    cuts = {"train": slice(0, 300), "validation": slice(300, 450), "test": slice(450, None)}
+    parts = {
+        name: FeatureDataset(name, names, X[cut].astype(np.float32), drop_labels(true[cut]), true[cut])
+        for name, cut in cuts.items()
+    }
+    return Splits("exclusive", **parts)
+
+
+def test_names_are_believed_where_labels_exclude_each_other(tmp_path: Path) -> None:
+    """And the run's classifier, as saved, predicted from and exported, is the one that was chosen."""
+    splits = exclusive()
+    run = train(splits, out=tmp_path / "run", **LINEAR)
+    assert run.result["hyper"]["naming"] > 0
+    plain = train(splits, hyper={"naming": 0.0}, **LINEAR)
+    assert run.result["plain"]["test_mAP"] > plain.result["plain"]["test_mAP"] + 1
+    head = run.classifier.head
+    assert isinstance(head, NamingHead)
+    assert splits.test is not None
+    outputs = torch.from_numpy(splits.test.X) @ head.weight.T + head.bias
+    wanted = with_naming(outputs, run.result["hyper"]["naming"])
+    X = torch.from_numpy(splits.test.X)
+    with torch.no_grad():
+        torch.testing.assert_close(run.classifier(X), wanted)
+        loaded = Run.load(tmp_path / "run")
+        assert isinstance(loaded.classifier.head, NamingHead)
+        torch.testing.assert_close(loaded.classifier(X), wanted)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "validate", dying("linear"))
+        with pytest.raises(KeyboardInterrupt):
+            train(splits, out=tmp_path / "cut", **LINEAR)
+    train(splits, out=tmp_path / "cut", resume=True, **LINEAR)
+    assert_same_run(tmp_path / "run", tmp_path / "cut")
+    scores = np.load(tmp_path / "run" / "scores-test.npy")
+    np.testing.assert_allclose(scores, torch.sigmoid(wanted).detach().numpy(), atol=1e-3)
 
 
 def dying(phase: str) -> Any:

@@ -20,6 +20,7 @@ from onelabel.bench.draws import observe, subset, with_labels
 from onelabel.bench.plan import Planned, expected
 from onelabel.bench.results import Row
 from onelabel.bench.store import Store, open_store
+from onelabel.contract import method_info
 from onelabel.data import verify_splits
 from onelabel.system import say
 from onelabel.training.readable import leave_out_unreadable
@@ -205,6 +206,12 @@ def _relabelled(feed: Any, part: Any, rows: Any) -> Any:
     return made
 
 
+def _untried(name: str) -> dict[str, Any]:
+    """Defaults of what training would try on held-out rows: a plan says what is compared, here as among probes."""
+    info = method_info(name)
+    return {setting: info.defaults[setting] for setting in info.cls.trials(2)}
+
+
 def _alone(planned: Planned, context: _Context) -> Row:
     """One training; whatever goes wrong in it becomes a failed row."""
     from onelabel.training import train
@@ -218,7 +225,7 @@ def _alone(planned: Planned, context: _Context) -> Row:
         made = trainer(
             splits,
             method=planned.method,
-            hyper=dict(planned.hyper),
+            hyper={**_untried(planned.method), **planned.hyper},
             feeds=feeds,
             fabric=context.fabric,
             model=model,

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from onelabel.contract import Batch, Hyper, Method, register
 from onelabel.losses.curves import entropy, nll, same, unified
+from onelabel.losses.naming import NamingHead, with_naming
 
 if TYPE_CHECKING:
     from onelabel.labels import Labels
@@ -150,12 +151,16 @@ class RollCall(Method):
         alpha: weight of the pull of unknown entries to ½; None is √(0.2/L), 0.1 for VOC's 20 classes. Which is best
             depends on the features more than on L: `trials` are around it.
         gamma: 0 is an even draw, as it is before `bind` has counted.
+        naming: share λ of the naming distribution in a label's logit, (1−λ)·s_l + λ·log softmax(s)_l. The draw leaves
+            open what is added to all of a row's scores; λ takes so much of it away. The classifier does it (`head`),
+            and on frozen features `trials` have 0, ½ and 1; a network that is fine-tuned is better left at 0.
         pull: "coin", the cross-entropy to ½ above, or EM's −H(p), which lets go of what is far from ½.
     """
 
     hyper: ClassVar = {
         "alpha": Hyper("weight of the pull of unknown entries to ½, None for √(0.2/L)", 0, 10, (0.05, 0.1, 0.2)),
         "gamma": Hyper("how much sooner a common class is named", 0, 1, (0.0, 0.3, 0.6)),
+        "naming": Hyper("share of log softmax in the classifier's logits", 0, 1, (0.0, 0.5, 1.0)),
     }
     student = True
 
@@ -164,12 +169,13 @@ class RollCall(Method):
         *,
         alpha: Any = None,
         gamma: Any = 0.3,
+        naming: Any = 0.0,
         pull: Literal["coin", "entropy"] = "coin",
         stack: int | None = None,
     ) -> None:
         if pull not in ("coin", "entropy"):
             raise ValueError(f"pull must be 'coin' or 'entropy', got {pull!r}")
-        super().__init__(alpha=alpha, gamma=gamma, pull=pull, stack=stack)
+        super().__init__(alpha=alpha, gamma=gamma, naming=naming, pull=pull, stack=stack)
         self.sooner: Tensor
         self.register_buffer("sooner", torch.zeros(0, dtype=torch.float64), persistent=False)
 
@@ -185,9 +191,17 @@ class RollCall(Method):
         alpha = _alpha(logits.shape[-1]) if self.alpha is None else self.alpha
         return self.reduce(alpha * pull.masked_fill(observed != 0, 0.0)) - (likelihood / logits.shape[-1]).mean(-1)
 
+    def presence(self, outputs: Tensor) -> Tensor:
+        return outputs if same(self.naming, 0.0) else with_naming(outputs, self.naming)
+
+    def head(self, feature_dim: int, num_classes: int) -> nn.Module | None:
+        share = max(self.each("naming"))  # a stack has no classifier of its own: probes ask `presence`
+        return NamingHead(feature_dim, num_classes, share=share) if share else None
+
     @classmethod
-    def trials(cls, num_classes: int) -> dict[str, tuple[float, ...]]:
-        return {"alpha": tuple(float(f"{factor * _alpha(num_classes):.4g}") for factor in (0.25, 0.5, 1, 2, 4))}
+    def trials(cls, num_classes: int, *, frozen: bool = True) -> dict[str, tuple[float, ...]]:
+        alpha = tuple(float(f"{factor * _alpha(num_classes):.4g}") for factor in (0.25, 0.5, 1, 2, 4))
+        return {"alpha": alpha, "naming": (0.0, 0.5, 1.0)} if frozen else {"alpha": alpha}
 
     def _weights(self, logits: Tensor) -> Tensor | None:
         """w_l = (n_l / min n)^γ, or None where it is the same for all."""

@@ -138,9 +138,9 @@ def choose(
     )
 
 
-def candidates(num_classes: int) -> dict[str, Mapping[str, Any]]:
-    """`METHODS`, each with its own trials for so many classes."""
-    return {name: said or method_info(name).cls.trials(num_classes) for name, said in METHODS.items()}
+def candidates(num_classes: int, *, frozen: bool = True) -> dict[str, Mapping[str, Any]]:
+    """`METHODS`, each with its own `trials`."""
+    return {name: said or method_info(name).cls.trials(num_classes, frozen=frozen) for name, said in METHODS.items()}
 
 
 def _take(X: Features, rows: NDArray[np.int64]) -> Features:

@@ -12,6 +12,7 @@ from onelabel.contract import Batch, Method
 from onelabel.labels import DeviceLabels, Labels
 from onelabel.probes.features import Features, SparseRows
 from onelabel.probes.plan import RANDOM, Block, Slice
+from onelabel.probes.spec import presence
 
 #: Bytes of scores held at a time when many probes score many rows.
 SCORES_HOST, SCORES_DEVICE = 64 << 20, 2 << 30
@@ -185,9 +186,9 @@ class BlockTrainer:
             optimizer.zero_grad(set_to_none=True)
         if self.device.type == "cpu" and mine.numel() < SMALL:
             # forward's checks cost as much as a small loss; the engine looks for NaN once an epoch instead
-            loss = made.check_loss(made.compute(Batch(mine, seen, rows, features, weights=weights)))
+            loss = made.check_loss(made.compute(Batch(made.presence(mine), seen, rows, features, weights=weights)))
         else:
-            loss = made(mine, seen, index=rows, features=features, weights=weights)
+            loss = made(made.presence(mine), seen, index=rows, features=features, weights=weights)
         loss.sum().backward()
         for optimizer in optimizers:
             optimizer.step()
@@ -224,7 +225,7 @@ class BlockTrainer:
                 stop = min(c + step, cells.stop)
                 W = self.U[s, :, c * classes : stop * classes]
                 raw = product(X, W, self.device).view(len(X), stop - c, classes).transpose(0, 1)
-                yield s, c, (raw + self.b[s, c:stop]) * self.lr[0, c:stop]
+                yield s, c, presence((raw + self.b[s, c:stop]) * self.lr[0, c:stop], self.block.cells[c:stop])
 
     def _score(self, part: Slice) -> Callable[[], Tensor]:
         def score() -> Tensor:

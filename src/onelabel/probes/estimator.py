@@ -14,7 +14,7 @@ from onelabel.labels import Labels
 from onelabel.metrics import mean_average_precision
 from onelabel.probes.engine import fit_probes
 from onelabel.probes.features import SparseRows
-from onelabel.probes.spec import ProbeSpec
+from onelabel.probes.spec import ProbeSpec, presence
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -49,6 +49,7 @@ class OneLabelClassifier(ClassifierMixin, BaseEstimator):
     ----------
     classes_ : the labels, one per column.
     coef_, intercept_ : L×D, L. The intercepts are moved so that a probability of 0.5 is the best place to say yes.
+        `decision_function` is X·coef_ᵀ + intercept_, less what roll call's `naming` takes away where that is chosen.
     thresholds_ : per class, the logit by which they were moved: 0 where negatives were observed; where none was, what
         maximises Lee and Liu's r²/P(ŷ=1) on the training rows, for one positive a row says nothing about scale.
     recovered_labels_ : `Labels` of the training rows, complete: observed entries as they were, the rest as predicted.
@@ -100,6 +101,7 @@ class OneLabelClassifier(ClassifierMixin, BaseEstimator):
         weight, bias = self._train(scaled, labels)
         self.coef_ = (weight / scale).astype(np.float32)
         self.intercept_ = (bias - self.coef_ @ centre).astype(np.float32)
+        self.thresholds_ = np.zeros(len(bias), np.float32)
         self.thresholds_ = _thresholds(self.decision_function(X), labels)
         self.intercept_ -= self.thresholds_
         self.recovered_labels_ = _recover(self.decision_function(X) > 0, labels)
@@ -136,8 +138,9 @@ class OneLabelClassifier(ClassifierMixin, BaseEstimator):
         """Logits, N×L; above 0 `predict` says yes."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float32, reset=False, accept_sparse="csr")
-        scores: NDArray[np.float32] = np.asarray(X @ self.coef_.T + self.intercept_, np.float32)
-        return scores
+        scores = np.asarray(X @ self.coef_.T + self.intercept_, np.float32) + self.thresholds_
+        found: NDArray[np.float32] = presence(torch.from_numpy(scores)[None], [self.spec_])[0].numpy()
+        return found - self.thresholds_
 
     def predict_proba(self, X: Any) -> NDArray[np.float32]:
         """The probability of every label, N×L; rows do not sum to one."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from onelabel.data import FeatureDataset, Splits
-from onelabel.probes.auto import Choice, choose
+from onelabel.probes.auto import Choice, candidates, choose
 from onelabel.system import say
 from onelabel.training.config import TrainConfig
 from onelabel.training.evaluate import features_of
@@ -74,6 +74,7 @@ def train_chosen(
     choice = choose(
         held["train"],
         splits.train.observed,
+        methods=candidates(len(splits.class_names), frozen=config.mode == "linear"),
         validation=validation,
         seeds=(config.seed, config.seed + 1),
         device=fabric.device,

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 import torch
+from torch import nn
 
 from onelabel.contract import Method, method, method_info
 from onelabel.labels import Labels
@@ -106,7 +107,9 @@ def refuse(name: str, made: Method, shape: tuple[int, int]) -> None:
             f"{name} compares {made.needs.views} views of a picture and frozen features have one: "
             "give it alpha=0 (no consistency term), or train it with onelabel train"
         )
-    if made.head(*shape) is not None:
+    with torch.random.fork_rng(devices=[]):
+        head = made.head(*shape)
+    if not isinstance(head, nn.Linear | None):
         fix = "give it bottleneck=False, or " if "bottleneck" in method_info(name).defaults else ""
         raise ValueError(
             f"{name} puts layers of its own before the classifier, so it is no linear probe: "

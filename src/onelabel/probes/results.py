@@ -20,7 +20,7 @@ from onelabel.labels import Labels
 from onelabel.probes.block import product
 from onelabel.probes.criteria import Held, agreement
 from onelabel.probes.features import as_features
-from onelabel.probes.spec import ProbeSpec
+from onelabel.probes.spec import ProbeSpec, presence
 from onelabel.system import atomic_path
 
 
@@ -133,13 +133,16 @@ class ProbeResults:
     # -- using -------------------------------------------------------------------------------------------------
 
     def scores(self, X: Any, which: int | Sequence[int] | None = None, *, device: torch.device | str = "cpu") -> Tensor:
-        """Logits of some probes (N×L for one, else M×N×L) on features X, computed when asked for."""
+        """Logits of some probes (N×L for one, else M×N×L) on features X, computed when asked for.
+
+        They are X·weightᵀ + bias, unless the method reads that otherwise (`Method.presence`).
+        """
         features, where = as_features(X, "X"), torch.device(device)
         chosen = range(len(self)) if which is None else [which] if isinstance(which, int) else list(which)
         W = torch.from_numpy(self.weight[list(chosen)]).to(where)
         b = torch.from_numpy(self.bias[list(chosen)]).to(where)
         flat = product(features, W.flatten(0, 1).T, where).view(len(features), len(chosen), -1)
-        out = flat.transpose(0, 1) + b[:, None, :]
+        out = presence(flat.transpose(0, 1) + b[:, None, :], [self.specs[i] for i in chosen])
         return out[0] if isinstance(which, int) else out
 
     def agreement(self, X: Any) -> dict[tuple[Any, ...], float]:

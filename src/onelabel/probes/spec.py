@@ -8,8 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from torch import Tensor
+
 import onelabel.methods  # noqa: F401  (registers every method)
-from onelabel.contract import list_methods, method_info
+from onelabel.contract import Method, list_methods, method, method_info
 
 Methods = str | Iterable[str] | Mapping[str, Mapping[str, Any]]
 
@@ -60,6 +62,14 @@ class ProbeSpec:
         hyper = "".join(f" {name}={_short(value)}" for name, value in self.hyper.items())
         decay = f" wd {self.weight_decay:g}" if self.weight_decay else ""
         return f"{self.method}{hyper} lr {self.lr:g} batch {self.batch_size}{decay}"
+
+
+def presence(outputs: Tensor, specs: Sequence[ProbeSpec]) -> Tensor:
+    """The logits of linear probes, M×N×L, in place of what their weights alone give: most methods take it as it is."""
+    for i, spec in enumerate(specs):
+        if method_info(spec.method).cls.presence is not Method.presence:
+            outputs[i] = method(spec.method, **spec.hyper).presence(outputs[i])
+    return outputs
 
 
 def grid(

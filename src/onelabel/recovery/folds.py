@@ -15,6 +15,7 @@ from onelabel.labels import Labels
 from onelabel.probes import ProbeSpec
 from onelabel.probes.features import SparseRows, as_features
 from onelabel.probes.folds import DEFAULT, assign_folds, fold_probes
+from onelabel.probes.spec import presence
 
 Scores = NDArray[np.float32]
 #: Entries of scores (rows × classes) that are held at a time.
@@ -80,6 +81,7 @@ class CrossFit:
         for k in np.unique(self.fold[index]):
             mine = self.fold[index] == k
             out[mine] = X[mine] @ self.weight[k].T + self.bias[k]
+        out = presence(torch.from_numpy(out)[None], [self.spec])[0].numpy()
         if not np.isfinite(out).all():
             bad = int(index[int(np.argmax(~np.isfinite(out).all(1)))])
             raise ValueError(f"scores of row {bad} are not finite: look at its features, or lower the learning rate")

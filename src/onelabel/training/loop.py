@@ -103,6 +103,7 @@ def train(
                 if position.hyper:
                     config = replace(config, hyper={**config.hyper, **position.hyper})
                     criterion = fresh_method(config, method, splits, classifier)
+                    trained.head = classifier.head
             session = Session(trained, criterion, own["train"], fabric, config, phase, recorder)
             checkpoints.restore(session, position)
             fit(session, own, position, checkpoints, folder)

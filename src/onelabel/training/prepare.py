@@ -142,8 +142,8 @@ def fresh_method(
     made.bind(splits.train.observed)
     head = made.head(width, classifier.num_classes)
     if head is not None:
-        if type(head) is type(classifier.head):
-            head.load_state_dict(classifier.head.state_dict())
+        if isinstance(head, type(classifier.head)):
+            head.load_state_dict({**classifier.head.state_dict(), **dict(head.named_buffers())})
         classifier.head = head
     torch.set_rng_state(state)
     return made
@@ -162,7 +162,7 @@ def subject(
 ) -> tuple[Classifier, Feeds]:
     """What a phase trains on what: the classifier on pictures, or its head on features computed once."""
     looks = type(criterion).bind_features is not Method.bind_features
-    if fabric.world_size > 1 and criterion.head(1, 1) is not None:
+    if fabric.world_size > 1 and not isinstance(criterion.head(1, 1), nn.Linear | None):
         raise ValueError(f"{config.method} brings its own head, which several processes would train wrongly: use one")
     if isinstance(feeds["train"].part, FeatureDataset):
         classifier.to(fabric.device)

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from onelabel.losses.naming import NamingHead
 from onelabel.methods import method
 from onelabel.models import Classifier, build_backbone, read_weights
 from onelabel.models.columns import Columns
@@ -54,6 +55,8 @@ def classifier_from(path: str | Path) -> tuple[Classifier, tuple[str, ...]]:
         head: Any = None
         if about["head"] != "linear":
             head = method(about["head"], **about["hyper"]).head(width, len(names))
+        elif "head.share" in state:
+            head = NamingHead(width, len(names))
         body: nn.Module = Columns(width) if "backbone.centre" in state else nn.Identity()
         if about["backbone"] != "none":
             body = build_backbone(about["backbone"], stride=about["stride"] if about["stride"] == "v1" else "auto")

@@ -18,7 +18,8 @@ def tune(config: TrainConfig, feeds: dict[str, Feed], phase: Phase, fabric: Any)
     By their true labels where they have them, else by the likelihood of their one observed label. Only what the config
     leaves open is tried; {} where that is nothing, or where no held-out rows can tell.
     """
-    trials = method_info(config.method).cls.trials(feeds["train"].num_classes)
+    frozen = config.mode == "linear"
+    trials = method_info(config.method).cls.trials(feeds["train"].num_classes, frozen=frozen)
     trials = {name: values for name, values in trials.items() if name not in config.hyper}
     held = feeds.get("validation")
     if not trials or held is None or config.select not in BY_VALIDATION:
