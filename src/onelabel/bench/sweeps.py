@@ -42,6 +42,8 @@ SWEEPS: Mapping[str, Sweep] = {
         Sweep("roll-call.alpha", "ours", "weight of the pull to ½", ("roll-call",), "alpha", WEIGHTS),
         Sweep("roll-call.gamma", "ours", "how much sooner a common class is named", ("roll-call",), "gamma",
               (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7)),
+        Sweep("roll-call.naming", "ours", "share of the naming distribution in a logit", ("roll-call",), "naming",
+              (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)),
         Sweep("em-apl.beta", "EM supplement", "weight of pseudo-labels", ("em-apl",), "beta", WEIGHTS),
         Sweep(
             "gr.tau",
