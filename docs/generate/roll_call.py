@@ -47,10 +47,13 @@ WORDS = {
 }
 #: Runs that both must have for a test: with two it has one degree of freedom and says nothing.
 PAIRS = 3
+#: Shares of the naming distribution that `benchmarks/elsewhere.py` has by themselves.
+SHARES = (", naming 0", ", naming 0.5", ", naming 1")
 #: Sweep, the methods shown of it, and what its axis says.
 PANELS = (
     (("roll-call.alpha", "em.alpha"), ("roll-call", "em"), "α, weight of the pull to ½ (EM: of the entropy)"),
     (("roll-call.gamma",), ("roll-call",), "γ, how much sooner a common class is named"),
+    (("roll-call.naming",), ("roll-call",), "λ, share of the naming distribution"),
     (("images",), ("bce", "roll-call", "gr", "em"), "share of the 4,574 training pictures"),
 )
 
@@ -166,26 +169,45 @@ def elsewhere(measured: Mapping[str, Any]) -> str:
     methods = ["an", "an-ls", "wan", "hill", "splc", "las", "role", "em", "gr", "roll-call"]
     columns = [*((m, "true") for m in methods), ("of all", "true"), ("roll-call", "one"), ("of all", "one"),
                ("bce", "true")]  # fmt: skip
+    named = [*(f"`{m}`" for m in methods), "the best of all", "`roll-call`, by one label", "the best, by one label"]
+    return _sets(measured, columns, [*named, "full labels"], len(methods))
+
+
+def naming(measured: Mapping[str, Any]) -> str:
+    """The same at each share λ of the naming distribution, and where λ is chosen."""
+    columns = [(f"roll-call{share}", by) for by in ("true", "one") for share in (*SHARES, "")]
+    titles = [*(f"λ = {share.split()[-1]}" for share in SHARES), "chosen"]
+    return _sets(measured, columns, [*titles, *(f"{title}, by one label" for title in titles)], len(SHARES))
+
+
+def _sets(measured: Mapping[str, Any], columns: Sequence[tuple[str, str]], titles: Sequence[str], bold: int) -> str:
+    """A row for every set, then means; of the first `bold` columns the best is set in bold."""
     body, values = [], []
     for task, of in measured.items():
         found = [of["settings"][name][by] for name, by in columns]
-        best = max(found[: len(methods)])
+        best = max(found[:bold])
         size = f"{of['rows']:,} rows, {of['columns']:,} columns, {of['classes']} classes, k = {of['k']}"
-        body.append([f"{task} ({size})", *(f"**{v:.1f}**" if v == best and i < len(methods) else f"{v:.1f}"
+        body.append([f"{task} ({size})", *(f"**{v:.1f}**" if v == best and i < bold else f"{v:.1f}"
                                            for i, v in enumerate(found))])  # fmt: skip
         values.append(found)
     body.append(["mean", *(f"{sum(column) / len(values):.1f}" for column in zip(*values, strict=True))])
-    named = [*(f"`{m}`" for m in methods), "the best of all", "`roll-call`, by one label", "the best, by one label"]
-    return lined(["test mAP, linear", *named, "full labels"], body)
+    return lined(["test mAP, linear", *titles], body)
+
+
+#: Tables made of a benchmark's JSON.
+STORED = {
+    "pull": (pull, "roll-call-pull.json"),
+    "elsewhere": (elsewhere, "roll-call-elsewhere.json"),
+    "naming": (naming, "roll-call-elsewhere.json"),
+}
 
 
 def fill(page: str, rows: Sequence[Any]) -> str:
     """The page with each table that it has marks for between them."""
     tables_of = {"paired": linear(rows), "fine-tuned": finetuned(rows)}
     tables_of |= {"all-linear": everyone(rows, tuned=False), "all-fine-tuned": everyone(rows, tuned=True)}
-    for name, made_by in {"pull": pull, "elsewhere": elsewhere}.items():
-        stored = ROOT / "docs" / "results" / f"roll-call-{name}.json"
-        tables_of[name] = made_by(json.loads(stored.read_text(encoding="utf-8")))
+    for name, (made_by, stored) in STORED.items():
+        tables_of[name] = made_by(json.loads((ROOT / "docs" / "results" / stored).read_text(encoding="utf-8")))
     for name, made in tables_of.items():
         begin, end = (mark.format(name) for mark in MARKS)
         if begin not in page:
@@ -196,7 +218,7 @@ def fill(page: str, rows: Sequence[Any]) -> str:
 
 
 def curves(rows: Sequence[Any]) -> Any:
-    """mAP over α, over γ and over the number of training pictures, three panels; bars are one deviation over seeds."""
+    """mAP over α, γ, λ and the number of training pictures, a panel each; bars are one deviation over seeds."""
     with style.styled():
         figure, axes = style.canvas(len(PANELS), width=3.6, height=2.9)
         for ax, (names, methods, label) in zip(axes[0], PANELS, strict=True):

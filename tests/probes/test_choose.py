@@ -13,7 +13,7 @@ from onelabel.cli.compare import app
 from onelabel.labels import Labels, drop_labels
 from onelabel.metrics import mean_average_precision
 from onelabel.probes import ProbeSpec, choose, fit_probes, grid
-from onelabel.probes.auto import METHODS, candidates
+from onelabel.probes.auto import METHODS, _reason, candidates
 
 N, D, L = 400, 16, 5
 
@@ -76,6 +76,40 @@ def test_what_is_tried_has_the_methods_own_trials(data):
     )
     for name, values in candidates(L)["roll-call"].items():
         assert {row.spec.hyper[name] for row in choice.leaderboard if row.spec.method == "roll-call"} == set(values)
+
+
+def test_what_the_likelihood_has_beside_it_is_the_map_of_the_names(data):
+    observed, held = drop_labels(data["Y"], seed=0), drop_labels(data["Yt"], seed=1)
+    specs = grid(["an", "em", "entmin"], lr=[1e-2, 1e-3], batch_size=16, seeds=[0, 1], epochs=3)
+    results = fit_probes(data["X"], observed, specs, validation=(data["Xt"], held), progress=False)
+    assert results.criteria["validation"] == "likelihood"
+    positive = held.to_dense() > 0
+    for i in range(len(specs)):
+        wanted = mean_average_precision(results.scores(data["Xt"], i).numpy(), positive, empty="skip")
+        assert results.beside[i] == pytest.approx(wanted)
+    assert fit_probes(data["X"], observed, specs, validation=(data["Xt"], data["Yt"]), progress=False).beside is None
+
+
+def test_what_is_behind_in_it_comes_after_the_others_and_is_said(data):
+    specs = grid(["an", "em", "gr", "wan"], lr=[1e-2], batch_size=16, seeds=[0, 1], epochs=1)
+    results = fit_probes(
+        data["X"], drop_labels(data["Y"]), specs, validation=(data["Xt"], drop_labels(data["Yt"])), progress=False
+    )
+    likely = {"an": [-0.5, -0.5], "em": [-0.7, -0.6], "gr": [-0.9, -0.9], "wan": [np.nan, -0.1]}
+    names = {"an": [0.5, 0.6], "em": [0.62, 0.52], "gr": [0.6, 0.66], "wan": [np.nan, 0.6]}  # 0.63 at best: 0.567
+    for name in likely:
+        mine = [i for i, spec in enumerate(specs) if spec.method == name]
+        results.history["validation"][mine, 0] = likely[name]
+        results.beside[mine] = names[name]
+    board = results.leaderboard()
+    assert [(row.spec.method, row.behind) for row in board] == [
+        ("em", False), ("gr", False), ("an", True), ("wan", False),
+    ]  # fmt: skip
+    assert specs[results.best].method == "wan"  # a probe for itself, and 0.6 is above 0.594
+    told = _reason(board[0], board, "likelihood", "held", 40, "k = 2", None)
+    assert "1 with more, such as an lr 0.01 batch 16 (-0.500), rank the rows of a class far worse" in told
+    assert "(mAP of the observed labels 0.550, here 0.570) and are passed over" in told
+    assert "passed over" not in _reason(board[1], board[1:2], "likelihood", "held", 40, "k = 2", None)
 
 
 def test_k_reaches_the_methods_that_ask(data):

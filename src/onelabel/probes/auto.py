@@ -206,6 +206,13 @@ def _reason(
     text = f"{top.spec} has the highest {criterion} ({top.value:.3f}{spread}) of {len(board)} settings on {where}"
     if len(board) > 1:
         text += f"; next is {board[1].spec} ({board[1].value:.3f})"
+    passed = [row for row in board if row.behind and row.value > top.value]
+    if passed:
+        first = passed[0]
+        text += (
+            f"; {len(passed)} with more, such as {first.spec} ({first.value:.3f}), rank the rows of a class far worse "
+            f"(mAP of the observed labels {first.beside:.3f}, here {top.beside:.3f}) and are passed over"
+        )
     if kind == "held" and criterion == DEFAULT_BLIND:
         text += "; without fully labelled rows no criterion is better everywhere (docs/probes.md)"
     elif not CRITERIA[criterion].clean:

@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from onelabel.contract import Method, method_info
 from onelabel.labels import DeviceLabels, Labels
 from onelabel.methods.check import BrokenPromise, check_stack
 from onelabel.methods.trial import Subject, example_labels
-from onelabel.probes.block import BlockTrainer
-from onelabel.probes.criteria import Held, held_out
+from onelabel.probes.block import SCORES_HOST, BlockTrainer
+from onelabel.probes.criteria import BESIDE_ENTRIES, Held, held_out
 from onelabel.probes.features import SparseRows, as_features, available_memory, on_device
 from onelabel.probes.graph import epoch_runner
 from onelabel.probes.plan import RANDOM, Block, Slice, plan
@@ -102,6 +103,8 @@ def fit_probes(
             _train(trainer, results, held, board, drop_last=drop_last, graph=graph, streams=streams)
 
         _run(train, blocks, abreast)
+        if validation is not None:
+            results.beside = measure_beside(results, held["validation"], where)
     results.seconds = time.perf_counter() - started
     return results
 
@@ -183,6 +186,25 @@ def _train(
     if kept is not None:
         trainer.U, trainer.b = kept
     results.keep(where, *trainer.weights(), epoch_of)
+
+
+def measure_beside(results: ProbeResults, held: Held, device: torch.device) -> NDArray[np.float64] | None:
+    """What the criterion has beside it, of every probe's best epoch, on no more than BESIDE_ENTRIES scores each."""
+    if held.criterion.beside is None:
+        return None
+    count, classes = held.labels.shape
+    most = min(count, max(200, BESIDE_ENTRIES // classes))
+    rows = torch.linspace(0, count - 1, most, device=device, dtype=torch.float64).round().long()
+    X, labels = held.X[rows], held.labels[rows]
+    values = np.full(len(results), np.nan)
+    step = max(1, SCORES_HOST // (4 * len(rows) * classes))
+    for start in range(0, len(results), step):
+        which = range(start, min(start + step, len(results)))
+        scores = results.scores(X, which, device=device)
+        finite = scores.isfinite().all(-1).all(-1)
+        found = held.criterion.beside(torch.where(finite[:, None, None], scores, 0.0), labels)
+        values[start : which.stop] = torch.where(finite, found.to(finite.device), torch.nan).cpu().numpy()
+    return values
 
 
 def evaluate(trainer: BlockTrainer, held: Held) -> Tensor:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from onelabel.labels import Labels
 from onelabel.probes.block import product
-from onelabel.probes.criteria import Held, agreement
+from onelabel.probes.criteria import FLOOR, Held, agreement
 from onelabel.probes.features import as_features
 from onelabel.probes.spec import ProbeSpec, presence
 from onelabel.system import atomic_path
@@ -34,6 +34,8 @@ class Row:
     std: float  #: over seeds, NaN for one
     epoch: float  #: mean best epoch, 1-based
     monitors: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    beside: float = math.nan  #: mean of what the criterion has beside it
+    behind: bool = False  #: too far below the best there to be chosen
 
 
 @dataclass
@@ -45,6 +47,7 @@ class ProbeResults:
         best_epoch: M, 0-based.
         history: per held-out set, M×epochs (NaN after a probe's last epoch, or where it diverged).
         criteria: per held-out set, what it was measured by.
+        beside: M, what the criterion has beside it (`Criterion.beside`), where it has something.
         seconds: how long the training took.
     """
 
@@ -56,6 +59,7 @@ class ProbeResults:
     criteria: dict[str, str]
     class_names: tuple[str, ...] | None = None
     seconds: float = 0.0
+    beside: NDArray[np.float64] | None = None
 
     @classmethod
     def empty(cls, specs: Sequence[ProbeSpec], dim: int, labels: Labels, held: Mapping[str, Held]) -> ProbeResults:
@@ -98,19 +102,24 @@ class ProbeResults:
 
     @property
     def best(self) -> int:
-        """The probe with the highest criterion."""
+        """The probe with the highest criterion, of those that are not behind in what it has beside it."""
         values = self.values
         if np.isnan(values).all():
             raise ValueError("no probe was measured: give fit_probes validation=")
-        return int(np.nanargmax(values))
+        return int(np.nanargmax(np.where(_behind(self.beside), np.nan, values)))
 
     def leaderboard(self) -> list[Row]:
-        """Cells (all seeds of a probe together) from the best mean criterion to the worst; diverged ones last."""
+        """Cells (all seeds of a probe together) from the best mean criterion to the worst.
+
+        Those that are `behind` come after the others, diverged ones last.
+        """
         cells: dict[Any, list[int]] = defaultdict(list)
         for i, spec in enumerate(self.specs):
             cells[spec.cell].append(i)
         values = self.values
         others = {name: self.at_best(name) for name in self.history if name != "validation"}
+        means = None if self.beside is None else np.array([self.beside[members].mean() for members in cells.values()])
+        behind = np.broadcast_to(_behind(means), len(cells))
         rows = [
             Row(
                 self.specs[members[0]],
@@ -118,10 +127,12 @@ class ProbeResults:
                 *_mean_std(values[members]),
                 float(self.best_epoch[members].mean() + 1),
                 {name: _mean_std(each[members]) for name, each in others.items()},
+                math.nan if means is None else float(means[i]),
+                bool(behind[i]),
             )
-            for members in cells.values()
+            for i, members in enumerate(cells.values())
         ]
-        return sorted(rows, key=lambda row: -row.value if math.isfinite(row.value) else math.inf)
+        return sorted(rows, key=lambda row: (row.behind, -row.value) if math.isfinite(row.value) else (True, math.inf))
 
     def best_rows(self) -> list[Row]:
         """The best cell of every method (and set of labels), as the papers' tables have it."""
@@ -163,6 +174,14 @@ class ProbeResults:
                 line = [spec.method, spec.labels, hyper, spec.lr, spec.batch_size, spec.weight_decay, spec.epochs]
                 extra = [f"{each[i]:.6f}" for each in columns.values()]
                 writer.writerow([*line, spec.seed, int(self.best_epoch[i]) + 1, *extra])
+
+
+def _behind(beside: NDArray[np.float64] | None) -> NDArray[np.bool_] | bool:
+    """Which are below FLOOR of the best; a comparison with NaN, where one diverged, is not."""
+    if beside is None or np.isnan(beside).all():
+        return False
+    found: NDArray[np.bool_] = beside < FLOOR * np.nanmax(beside)
+    return found
 
 
 def _mean_std(values: NDArray[np.float64]) -> tuple[float, float]:
