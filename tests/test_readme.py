@@ -81,11 +81,19 @@ def test_roll_calls_table_is_that_of_the_committed_runs() -> None:
     texts = [page.read_text(encoding="utf-8") for page in module.PAGES]
     for text in texts:
         assert module.fill(text, rows) == text, "run .venv/bin/python docs/generate/roll_call.py"
-    for name in ("paired", "fine-tuned", "all-linear", "all-fine-tuned", "pull", "elsewhere"):  # each on one page
+    for name in (
+        "paired",
+        "fine-tuned",
+        "all-linear",
+        "all-fine-tuned",
+        "pull",
+        "elsewhere",
+        "naming",
+    ):  # one page each
         assert sum(module.MARKS[0].format(name) in text for text in texts) == 1
     assert "| five even draws | 15 |" in texts[0]
     drawn = module.curves(rows).axes  # whose lines are the same runs
-    assert [len(ax.get_legend().get_texts()) for ax in drawn] == [2, 1, 4]
+    assert [len(ax.get_legend().get_texts()) for ax in drawn] == [2, 1, 1, 4]
 
 
 def test_the_demos_numbers_are_those_of_its_runs() -> None:
