@@ -90,7 +90,7 @@ def test_what_the_likelihood_has_beside_it_is_the_map_of_the_names(data):
     assert fit_probes(data["X"], observed, specs, validation=(data["Xt"], data["Yt"]), progress=False).beside is None
 
 
-def test_what_is_behind_in_it_comes_after_the_others_and_is_said(data):
+def test_what_is_behind_in_it_comes_after_the_others_and_is_said(data, tmp_path):
     specs = grid(["an", "em", "gr", "wan"], lr=[1e-2], batch_size=16, seeds=[0, 1], epochs=1)
     results = fit_probes(
         data["X"], drop_labels(data["Y"]), specs, validation=(data["Xt"], drop_labels(data["Yt"])), progress=False
@@ -107,9 +107,17 @@ def test_what_is_behind_in_it_comes_after_the_others_and_is_said(data):
     ]  # fmt: skip
     assert specs[results.best].method == "wan"  # a probe for itself, and 0.6 is above 0.594
     told = _reason(board[0], board, "likelihood", "held", 40, "k = 2", None)
-    assert "1 with more, such as an lr 0.01 batch 16 (-0.500), rank the rows of a class far worse" in told
-    assert "(mAP of the observed labels 0.550, here 0.570) and are passed over" in told
-    assert "passed over" not in _reason(board[1], board[1:2], "likelihood", "held", 40, "k = 2", None)
+    assert ", less 1 that rank the rows of a class far worse, such as an lr 0.01 batch 16 (-0.500; mAP of" in told
+    assert "of the observed labels 0.550, here 0.570); next is gr lr 0.01 batch 16 (-0.900)" in told
+    assert "far worse" not in _reason(board[1], board[1:2], "likelihood", "held", 40, "k = 2", None)
+    results.history["validation"][:, 0] = np.nan
+    results.history["validation"][0, 0] = -1.0
+    results.beside[:] = 0.9
+    results.beside[0] = 0.1  # what diverged elsewhere sets no floor
+    assert results.best == 0
+    assert results.to_csv(tmp_path / "probes.csv") is None
+    first = next(csv.DictReader((tmp_path / "probes.csv").open()))
+    assert (first["validation_likelihood"], first["beside"]) == ("-1.000000", "0.100000")
 
 
 def test_k_reaches_the_methods_that_ask(data):

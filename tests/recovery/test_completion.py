@@ -83,6 +83,20 @@ def test_a_class_that_ran_away_in_one_fold_is_brought_back() -> None:
     assert min(u.std() for u in usual) <= mine.std() <= max(u.std() for u in usual) * 1.001
 
 
+def test_it_is_brought_back_by_what_its_weights_give() -> None:
+    """With a share of naming every class's logit has the one that ran away in it."""
+    X, _, y = dataset(400)
+    spec = ProbeSpec("roll-call", {"naming": 1.0}, lr=1e-2, batch_size=64, epochs=5)
+    fitted = crossfit(X, drop_labels(y, seed=0), spec=spec, folds=4, progress=False)
+    weight, bias = fitted.weight.copy(), fitted.bias.copy()
+    weight[1, 2] *= 60
+    bias[1, 2] *= 60
+    again = tamed(replace(fitted, weight=weight, bias=bias))
+    rows = np.flatnonzero(fitted.fold == 1)
+    for wanted, found in zip(fitted.rows(rows).T, again.rows(rows).T, strict=True):
+        assert np.corrcoef(wanted, found)[0, 1] > 0.9
+
+
 def test_folds_are_stratified() -> None:
     labels = Labels.from_classes(np.repeat([0, 1, 2], [100, 50, 1]), num_classes=4)
     fold = assign_folds(labels, 5)

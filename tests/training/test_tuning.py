@@ -17,11 +17,14 @@ import onelabel
 from onelabel.contract import Method
 from onelabel.data import FeatureDataset, Splits
 from onelabel.labels import drop_labels
-from onelabel.losses import RollCall
+from onelabel.losses import EM, RollCall
 from onelabel.losses.naming import NamingHead, with_naming
+from onelabel.models import Classifier
 from onelabel.probes import ProbeSpec, fit_probes
-from onelabel.training import Run, loop, train
+from onelabel.probes.plan import refuse
+from onelabel.training import Run, TrainConfig, loop, train
 from onelabel.training.loop import validate
+from onelabel.training.prepare import fresh_method
 
 LINEAR: dict[str, Any] = {"mode": "linear", "epochs": 10, "lr": 3e-3, "batch_size": 16, "device": "cpu"}
 
@@ -172,6 +175,50 @@ def test_names_are_believed_where_labels_exclude_each_other(tmp_path: Path) -> N
     assert_same_run(tmp_path / "run", tmp_path / "cut")
     scores = np.load(tmp_path / "run" / "scores-test.npy")
     np.testing.assert_allclose(scores, torch.sigmoid(wanted).detach().numpy(), atol=1e-3)
+
+
+@pytest.mark.parametrize(("name", "hyper"), [("an", {}), ("roll-call", {}), ("roll-call", {"naming": 0.5})])
+def test_what_a_method_did_to_the_outputs_ends_with_it(name: str, hyper: dict[str, float]) -> None:
+    """The weights of a linear head go on, with the share that the new method has."""
+    old = NamingHead(7, 10, share=1.0)
+    model = Classifier(torch.nn.Identity(), old, num_classes=10)
+    config = TrainConfig(method=name, hyper=hyper)
+    fresh_method(config, None, scenes(), model)
+    assert type(model.head) is (NamingHead if hyper else torch.nn.Linear)
+    assert torch.equal(model.head.weight, old.weight)
+    assert torch.equal(model.head.bias, old.bias)
+    if hyper:
+        assert model.head.share == 0.5
+
+
+class Scaled(torch.nn.Linear):
+    """A head of somebody's own, with a parameter and a buffer beside the linear ones."""
+
+    def __init__(self, width: int, classes: int) -> None:
+        super().__init__(width, classes)
+        self.scale = torch.nn.Parameter(torch.ones(()))
+        self.register_buffer("seen", torch.zeros(()))
+        self.register_buffer("passing", torch.zeros(()), persistent=False)
+
+
+class Own(EM):
+    def head(self, feature_dim: int, num_classes: int) -> Scaled:
+        return Scaled(feature_dim, num_classes)
+
+
+def test_a_head_of_ones_own_begins_anew_and_goes_on() -> None:
+    model = Classifier(torch.nn.Identity(), torch.nn.Linear(7, 10), num_classes=10)
+    config, given = TrainConfig(method="em"), Own()
+    fresh_method(config, given, scenes(), model)
+    first = model.head
+    assert isinstance(first, Scaled)
+    first.seen.fill_(3.0)
+    fresh_method(config, given, scenes(), model)
+    assert model.head is not first
+    assert torch.equal(model.head.weight, first.weight)
+    assert model.head.seen == 3
+    with pytest.raises(ValueError, match="no linear probe"):
+        refuse("em", given, (7, 10))
 
 
 def dying(phase: str) -> Any:

@@ -209,7 +209,7 @@ def _relabelled(feed: Any, part: Any, rows: Any) -> Any:
 def _untried(name: str) -> dict[str, Any]:
     """Defaults of what training would try on held-out rows: a plan says what is compared, here as among probes."""
     info = method_info(name)
-    return {setting: info.defaults[setting] for setting in info.cls.trials(2)}
+    return {setting: info.defaults[setting] for setting in info.cls.trials(2) if setting in info.hyper}
 
 
 def _alone(planned: Planned, context: _Context) -> Row:

@@ -103,7 +103,7 @@ def _report_same(files: list[File], report: Report) -> None:
         with progress("comparing pictures", sum(map(len, same))) as advance:
             same = [alike for each in same for alike in _alike(each, look, advance)]
     found = {file.name: each[0].name for each in same for file in each if file.group != each[0].group}
-    for name in sorted(found):
+    for name in sorted(set(found) - set(report.names("duplicate-content"))):
         report.add("duplicate-content", name, f"as {found[name]}")
 
 

@@ -42,7 +42,11 @@ METHODS: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class Choice:
-    """The winner, its weights, and the grounds."""
+    """The winner, its weights, and the grounds.
+
+    Weight and bias give the winner's logits, unless its method reads them otherwise, as roll call's with `naming` does:
+    `onelabel.method(spec.method, **spec.hyper).presence(X·weightᵀ + bias)` always does.
+    """
 
     spec: ProbeSpec
     weight: NDArray[np.float32]  #: L×D
@@ -204,15 +208,15 @@ def _reason(
     }[kind]
     spread = f" ± {top.std:.3f}" if np.isfinite(top.std) else ""
     text = f"{top.spec} has the highest {criterion} ({top.value:.3f}{spread}) of {len(board)} settings on {where}"
-    if len(board) > 1:
-        text += f"; next is {board[1].spec} ({board[1].value:.3f})"
     passed = [row for row in board if row.behind and row.value > top.value]
     if passed:
         first = passed[0]
         text += (
-            f"; {len(passed)} with more, such as {first.spec} ({first.value:.3f}), rank the rows of a class far worse "
-            f"(mAP of the observed labels {first.beside:.3f}, here {top.beside:.3f}) and are passed over"
+            f", less {len(passed)} that rank the rows of a class far worse, such as {first.spec} ({first.value:.3f}; "
+            f"mAP of the observed labels {first.beside:.3f}, here {top.beside:.3f})"
         )
+    if len(board) > 1 and not board[1].behind:
+        text += f"; next is {board[1].spec} ({board[1].value:.3f})"
     if kind == "held" and criterion == DEFAULT_BLIND:
         text += "; without fully labelled rows no criterion is better everywhere (docs/probes.md)"
     elif not CRITERIA[criterion].clean:

@@ -114,6 +114,8 @@ def _row(row: Row, criterion: str, test: Any) -> dict[str, Any]:
         criterion: round(row.value, 4),
         "std": round(row.std, 4) if np.isfinite(row.std) else None,
     }
+    if np.isfinite(row.beside):
+        line["observed_mAP"] = round(row.beside, 4)
     if test is not None:
         line["test_mAP"] = round(float(test[list(row.probes)].mean()), 4)
     return line

@@ -192,9 +192,10 @@ def measure_beside(results: ProbeResults, held: Held, device: torch.device) -> N
     """What the criterion has beside it, of every probe's best epoch, on no more than BESIDE_ENTRIES scores each."""
     if held.criterion.beside is None:
         return None
-    count, classes = held.labels.shape
-    most = min(count, max(200, BESIDE_ENTRIES // classes))
-    rows = torch.linspace(0, count - 1, most, device=device, dtype=torch.float64).round().long()
+    classes = held.labels.shape[1]
+    named = torch.nonzero((held.labels > 0).any(1))[:, 0]
+    most = min(len(named), max(200, BESIDE_ENTRIES // classes))
+    rows = named[torch.linspace(0, len(named) - 1, most, device=device, dtype=torch.float64).round().long()]
     X, labels = held.X[rows], held.labels[rows]
     values = np.full(len(results), np.nan)
     step = max(1, SCORES_HOST // (4 * len(rows) * classes))

@@ -109,7 +109,8 @@ def refuse(name: str, made: Method, shape: tuple[int, int]) -> None:
         )
     with torch.random.fork_rng(devices=[]):
         head = made.head(*shape)
-    if not isinstance(head, nn.Linear | None):
+    read = type(made).presence is not Method.presence  # what its own linear head does to outputs, probes do too
+    if not (head is None or type(head) is nn.Linear or (read and isinstance(head, nn.Linear))):
         fix = "give it bottleneck=False, or " if "bottleneck" in method_info(name).defaults else ""
         raise ValueError(
             f"{name} puts layers of its own before the classifier, so it is no linear probe: "

@@ -106,7 +106,7 @@ class ProbeResults:
         values = self.values
         if np.isnan(values).all():
             raise ValueError("no probe was measured: give fit_probes validation=")
-        return int(np.nanargmax(np.where(_behind(self.beside), np.nan, values)))
+        return int(np.nanargmax(np.where(_behind(self.beside, values), np.nan, values)))
 
     def leaderboard(self) -> list[Row]:
         """Cells (all seeds of a probe together) from the best mean criterion to the worst.
@@ -118,8 +118,9 @@ class ProbeResults:
             cells[spec.cell].append(i)
         values = self.values
         others = {name: self.at_best(name) for name in self.history if name != "validation"}
+        of_cells = [values[members].mean() for members in cells.values()]
         means = None if self.beside is None else np.array([self.beside[members].mean() for members in cells.values()])
-        behind = np.broadcast_to(_behind(means), len(cells))
+        behind = np.broadcast_to(_behind(means, np.array(of_cells)), len(cells))
         rows = [
             Row(
                 self.specs[members[0]],
@@ -168,7 +169,10 @@ class ProbeResults:
         with atomic_path(target) as temporary, temporary.open("w", newline="") as file:
             writer = csv.writer(file)
             heads = ["method", "labels", "hyper", "lr", "batch_size", "weight_decay", "epochs", "seed", "best_epoch"]
-            writer.writerow([*heads, *(f"{name}_{self.criteria[name]}" for name in columns)])
+            if self.beside is not None:
+                columns["beside"] = self.beside
+            named = (f"{name}_{self.criteria[name]}" if name in self.criteria else name for name in columns)
+            writer.writerow([*heads, *named])
             for i, spec in enumerate(self.specs):
                 hyper = " ".join(f"{k}={v}" for k, v in spec.hyper.items())
                 line = [spec.method, spec.labels, hyper, spec.lr, spec.batch_size, spec.weight_decay, spec.epochs]
@@ -176,11 +180,11 @@ class ProbeResults:
                 writer.writerow([*line, spec.seed, int(self.best_epoch[i]) + 1, *extra])
 
 
-def _behind(beside: NDArray[np.float64] | None) -> NDArray[np.bool_] | bool:
-    """Which are below FLOOR of the best; a comparison with NaN, where one diverged, is not."""
-    if beside is None or np.isnan(beside).all():
+def _behind(beside: NDArray[np.float64] | None, values: NDArray[np.float64]) -> NDArray[np.bool_] | bool:
+    """Which are below FLOOR of the best of those that were measured; a comparison with NaN is not."""
+    if beside is None or np.isnan(beside[np.isfinite(values)]).all():
         return False
-    found: NDArray[np.bool_] = beside < FLOOR * np.nanmax(beside)
+    found: NDArray[np.bool_] = beside < FLOOR * np.nanmax(beside[np.isfinite(values)])
     return found
 
 

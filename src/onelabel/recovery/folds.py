@@ -76,12 +76,15 @@ class CrossFit:
 
     def rows(self, index: NDArray[np.int64]) -> Scores:
         """Logits of some rows, each by the probe of its fold."""
+        return presence(torch.from_numpy(self.outputs(index))[None], [self.spec])[0].numpy()
+
+    def outputs(self, index: NDArray[np.int64]) -> Scores:
+        """What weight and bias alone give: the logits, unless the method reads it otherwise."""
         X = np.asarray(self.features[index], np.float32)
         out = np.empty((len(index), self.bias.shape[1]), np.float32)
         for k in np.unique(self.fold[index]):
             mine = self.fold[index] == k
             out[mine] = X[mine] @ self.weight[k].T + self.bias[k]
-        out = presence(torch.from_numpy(out)[None], [self.spec])[0].numpy()
         if not np.isfinite(out).all():
             bad = int(index[int(np.argmax(~np.isfinite(out).all(1)))])
             raise ValueError(f"scores of row {bad} are not finite: look at its features, or lower the learning rate")
@@ -142,7 +145,7 @@ def tamed(fitted: CrossFit, *, most: int = 2000) -> CrossFit:
     folds = [np.flatnonzero(fitted.fold == f)[:most] for f in range(len(fitted.bias))]
     if min(map(len, folds)) < 2:
         return fitted
-    scores = [fitted.rows(rows).astype(np.float64) for rows in folds]
+    scores = [fitted.outputs(rows).astype(np.float64) for rows in folds]
     mean, deviation = np.stack([s.mean(0) for s in scores]), np.stack([s.std(0) for s in scores])
     usual, middle = np.median(deviation, 0), np.median(mean, 0)
     wild = (deviation > WILD * usual) & (usual > 0)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from onelabel.contract import Method, diagnose
 from onelabel.data import DataError, FeatureDataset, Splits
 from onelabel.data.own import only_class
+from onelabel.losses.naming import NamingHead
 from onelabel.methods import method as make_method
 from onelabel.methods import method_info
 from onelabel.models import Classifier, build_classifier, starting_weights
@@ -33,6 +34,9 @@ from onelabel.training.run import RunFolder
 from onelabel.training.session import Phase, Session
 from onelabel.training.sharding import fill_state
 from onelabel.training.stopping import Best
+
+#: Heads whose weight and bias mean the same.
+LINEAR = (nn.Linear, NamingHead)
 
 Feeds = dict[str, Feed]
 
@@ -140,13 +144,26 @@ def fresh_method(
         extra = {"feature_dim": width} if "feature_dim" in asked and "feature_dim" not in config.hyper else {}
         made = make_method(config.method, **config.hyper, **extra)
     made.bind(splits.train.observed)
-    head = made.head(width, classifier.num_classes)
-    if head is not None:
-        if isinstance(head, type(classifier.head)):
-            head.load_state_dict({**classifier.head.state_dict(), **dict(head.named_buffers())})
-        classifier.head = head
+    classifier.head = _fresh_head(made.head(width, classifier.num_classes), classifier.head)
     torch.set_rng_state(state)
     return made
+
+
+def _fresh_head(asked: nn.Module | None, old: Any) -> nn.Module:
+    """The head that a method asks for, with what an earlier one of its kind learned: of linear ones weight and bias.
+
+    Where it asks for none the old one stays, but not what another method had it do to its outputs.
+    """
+    if asked is None and not isinstance(old, NamingHead):
+        return old
+    head: Any = nn.Linear(old.in_features, old.out_features) if asked is None else asked
+    if type(head) in LINEAR and type(old) in LINEAR:
+        with torch.no_grad():
+            head.weight.copy_(old.weight)
+            head.bias.copy_(old.bias)
+    elif type(head) is type(old):
+        head.load_state_dict(old.state_dict())
+    return head
 
 
 def make_recorder(config: TrainConfig, splits: Splits[Any], folder: RunFolder, fabric: Any) -> Recorder | None:
@@ -162,7 +179,7 @@ def subject(
 ) -> tuple[Classifier, Feeds]:
     """What a phase trains on what: the classifier on pictures, or its head on features computed once."""
     looks = type(criterion).bind_features is not Method.bind_features
-    if fabric.world_size > 1 and not isinstance(criterion.head(1, 1), nn.Linear | None):
+    if fabric.world_size > 1 and type(criterion.head(1, 1)) not in (*LINEAR, type(None)):
         raise ValueError(f"{config.method} brings its own head, which several processes would train wrongly: use one")
     if isinstance(feeds["train"].part, FeatureDataset):
         classifier.to(fabric.device)
