@@ -24,7 +24,7 @@ from onelabel.data.arff import read_arff
 from onelabel.labels import Labels, drop_labels
 from onelabel.methods import method_info
 from onelabel.probes import ProbeResults, fit_probes, grid
-from onelabel.probes.criteria import FLOOR
+from onelabel.probes.results import behind
 
 #: Pictures, sounds, then the rest by size. Of Corel 16k the store has only test parts.
 MULAN: dict[str, tuple[str, ...]] = {
@@ -128,8 +128,8 @@ def measure(X: np.ndarray, Y: np.ndarray, draws: int, epochs: int) -> dict[str, 
 def chosen(results: ProbeResults, which: list[bool]) -> dict[str, float]:
     """Test mAP at the setting and epoch, of those asked for, that each criterion likes best.
 
-    By one label as `choose` does: each probe at its likeliest epoch, those passed over whose mAP of the names is below
-    FLOOR of the best; and by the likelihood alone.
+    By one label as `choose` does: each probe at its likeliest epoch, less those that are `behind` in the mAP of the
+    names; and by the likelihood alone.
     """
     history = {name: values[which] for name, values in results.history.items()}
     test = history["test"]
@@ -137,7 +137,7 @@ def chosen(results: ProbeResults, which: list[bool]) -> dict[str, float]:
     if "one" in history:
         at = np.arange(len(test)), np.nanargmax(history["one"], 1)
         likely, names = history["one"][at], history["names"][at]
-        found["one"] = test[at][np.nanargmax(np.where(names < FLOOR * np.nanmax(names), -np.inf, likely))]
+        found["one"] = test[at][np.nanargmax(np.where(behind(names, likely), np.nan, likely))]
         found["likelihood"] = test[at][np.nanargmax(likely)]
     return {name: 100 * float(value) for name, value in found.items()}
 

@@ -58,6 +58,17 @@ class Crash(BaseException):
     """Like a kill: nothing catches it."""
 
 
+def crash(run: Path, method: str, settings: dict[str, Any]) -> None:
+    with pytest.raises(Crash):
+        train_once(str(run), method, settings)
+
+
+def assert_goes_on(folder: Path, method: str, settings: dict[str, Any]) -> None:
+    """What was `cut` ends as the `whole` did."""
+    train_once(str(folder / "cut"), method, settings)
+    assert_same_run(folder / "whole", folder / "cut")
+
+
 @pytest.mark.parametrize("after", [3, 6, 9, 12, 17])
 def test_killed_between_two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int) -> None:
     settings: dict[str, Any] = {"mode": "linear", "epochs": 3, **FREQUENT}
@@ -72,10 +83,8 @@ def test_killed_between_two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", dies)
-        with pytest.raises(Crash):
-            train_once(str(tmp_path / "cut"), "role", settings)
-    train_once(str(tmp_path / "cut"), "role", settings)
-    assert_same_run(tmp_path / "whole", tmp_path / "cut")
+        crash(tmp_path / "cut", "role", settings)
+    assert_goes_on(tmp_path, "role", settings)
 
 
 def test_killed_between_the_last_checkpoint_and_its_metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,10 +99,8 @@ def test_killed_between_the_last_checkpoint_and_its_metrics(tmp_path: Path, monk
 
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "publish", dies)
-        with pytest.raises(Crash):
-            train_once(str(tmp_path / "cut"), "em", settings)
-    train_once(str(tmp_path / "cut"), "em", settings)
-    assert_same_run(tmp_path / "whole", tmp_path / "cut")
+        crash(tmp_path / "cut", "em", settings)
+    assert_goes_on(tmp_path, "em", settings)
 
 
 @pytest.mark.parametrize("phase", ["finetune", "student"])
@@ -113,10 +120,8 @@ def test_the_best_of_a_phase_is_not_taken_for_that_of_the_one_before(
 
     with monkeypatch.context() as patch:
         patch.setattr(RunFolder, "log", dies)
-        with pytest.raises(Crash):
-            train_once(str(tmp_path / "cut"), "an", settings)
-    train_once(str(tmp_path / "cut"), "an", settings)
-    assert_same_run(tmp_path / "whole", tmp_path / "cut")
+        crash(tmp_path / "cut", "an", settings)
+    assert_goes_on(tmp_path, "an", settings)
 
 
 def test_full_disk_leaves_the_last_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

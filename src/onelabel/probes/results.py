@@ -106,7 +106,7 @@ class ProbeResults:
         values = self.values
         if np.isnan(values).all():
             raise ValueError("no probe was measured: give fit_probes validation=")
-        return int(np.nanargmax(np.where(_behind(self.beside, values), np.nan, values)))
+        return int(np.nanargmax(np.where(behind(self.beside, values), np.nan, values)))
 
     def leaderboard(self) -> list[Row]:
         """Cells (all seeds of a probe together) from the best mean criterion to the worst.
@@ -120,7 +120,7 @@ class ProbeResults:
         others = {name: self.at_best(name) for name in self.history if name != "validation"}
         of_cells = [values[members].mean() for members in cells.values()]
         means = None if self.beside is None else np.array([self.beside[members].mean() for members in cells.values()])
-        behind = np.broadcast_to(_behind(means, np.array(of_cells)), len(cells))
+        late = np.broadcast_to(behind(means, np.array(of_cells)), len(cells))
         rows = [
             Row(
                 self.specs[members[0]],
@@ -129,7 +129,7 @@ class ProbeResults:
                 float(self.best_epoch[members].mean() + 1),
                 {name: _mean_std(each[members]) for name, each in others.items()},
                 math.nan if means is None else float(means[i]),
-                bool(behind[i]),
+                bool(late[i]),
             )
             for i, members in enumerate(cells.values())
         ]
@@ -180,7 +180,7 @@ class ProbeResults:
                 writer.writerow([*line, spec.seed, int(self.best_epoch[i]) + 1, *extra])
 
 
-def _behind(beside: NDArray[np.float64] | None, values: NDArray[np.float64]) -> NDArray[np.bool_] | bool:
+def behind(beside: NDArray[np.float64] | None, values: NDArray[np.float64]) -> NDArray[np.bool_] | bool:
     """Which are below FLOOR of the best of those that were measured; a comparison with NaN is not."""
     if beside is None or np.isnan(beside[np.isfinite(values)]).all():
         return False
