@@ -252,13 +252,14 @@ def test_a_database_that_cannot_be_is_one_line() -> None:
         open_store("foo://user:secret@host/x")
 
 
-def test_a_row_says_the_precision_its_machine_had(tmp_path: Path, splits: Any) -> None:
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+def test_a_row_says_the_precision_its_machine_had(tmp_path: Path, splits: Any, precision: Any) -> None:
     from onelabel.training.config import TrainConfig
     from onelabel.training.machine import make_fabric
 
-    plan, fabric = small_plan()[:1], make_fabric(TrainConfig(device="cpu"))
+    plan, fabric = small_plan()[:1], make_fabric(TrainConfig(device="cpu", precision=precision))
     bench.run(plan, splits, out=tmp_path, device="cpu", probes=False, fabric=fabric, settings={"device": "cpu"})
-    assert bench.read(tmp_path)[0].extra["machine"] == {"device": "cpu", "precision": "32-true"}
+    assert bench.read(tmp_path)[0].extra["machine"] == {"device": "cpu", "precision": precision}
 
 
 def test_a_row_says_that_its_device_was_shared(tmp_path: Path, splits: Any) -> None:

@@ -39,7 +39,7 @@ def evaluate(
     chosen = _part(load_dataset(data) if isinstance(data, (str, Path)) else data, part)
     if run.class_names and tuple(chosen.class_names) != tuple(run.class_names):
         raise ValueError(f"{chosen.name}: its {chosen.num_classes} class names are not those the run was trained on")
-    fabric = make_fabric(TrainConfig(device=device, precision=run.config.precision))
+    fabric = make_fabric(TrainConfig(device=device, precision=run.config.precision, size=run.config.size))
     feed = Feed(chosen, fabric.device, size=run.config.size)
     origin = data.origin if isinstance(data, Splits) else str(data) if isinstance(data, (str, Path)) else ""
     chosen = leave_out_unreadable(Splits(chosen.name, chosen, origin=origin), {"train": feed}, fabric).train
