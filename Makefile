@@ -68,6 +68,7 @@ readme: setup
 	$(BIN)/python docs/generate/readme_results.py
 	$(BIN)/python docs/generate/demo_table.py
 	$(BIN)/python docs/generate/roll_call.py
+	$(BIN)/python docs/generate/selection_table.py
 
 # The wheel and the sdist, each installed into a clean environment and tried.
 dist-check: setup

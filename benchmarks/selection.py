@@ -21,6 +21,7 @@ import torch
 
 from onelabel.labels import Labels, drop_labels
 from onelabel.probes import fit_probes, grid
+from onelabel.probes.results import behind
 from onelabel.probes.role_table import format_rows, load_voc_features, write_rows
 
 HERE = Path(__file__).resolve().parents[1]
@@ -39,7 +40,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "ll-r": {},
     "ll-ct": {},
     "entmin": {},
-    "roll-call": {"alpha": [0.05, 0.1, 0.2]},
+    "roll-call": {"alpha": [0.05, 0.1, 0.2], "naming": [0.0, 0.5, 1.0]},
 }
 AUDITS = (25, 50, 100, 200)
 #: The draw of ../shared's VOC labels, and of the digits' own.
@@ -171,11 +172,17 @@ def regrets(case: Case, args: argparse.Namespace) -> list[dict[str, Any]]:
         line["regret"] = round(100 * float(oracle.max() - value), 2)
         lines.append(line)
 
+    def over_seeds(values: np.ndarray) -> np.ndarray:
+        return np.array([values[m].mean() for m in members])
+
     for name in list(monitors)[1:]:
         history = np.nan_to_num(results.history[name], nan=-np.inf)
         epoch = history.argmax(1)
-        value = history[every, epoch]
-        add(name, int(np.argmax([value[m].mean() for m in members])), epoch)
+        values = over_seeds(history[every, epoch])
+        add(name, int(np.argmax(values)), epoch)
+        if name == "likelihood":  # as `choose` does
+            names = over_seeds(results.history["observed-map"][every, epoch])
+            add("likelihood with the floor", int(np.argmax(np.where(behind(names, values), -np.inf, values))), epoch)
     last = np.full(len(specs), args.epochs - 1)
     alike = results.agreement(case.Xv)
     add("agreement of seeds", int(np.argmax([alike[specs[m[0]].cell] for m in members])), last)
