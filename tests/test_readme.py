@@ -86,6 +86,8 @@ def test_roll_calls_table_is_that_of_the_committed_runs() -> None:
         "fine-tuned",
         "all-linear",
         "all-fine-tuned",
+        "all-scenes",
+        "photographs",
         "pull",
         "elsewhere",
         "naming",
@@ -94,6 +96,13 @@ def test_roll_calls_table_is_that_of_the_committed_runs() -> None:
     assert "| five even draws | 15 |" in texts[0]
     drawn = module.curves(rows).axes  # whose lines are the same runs
     assert [len(ax.get_legend().get_texts()) for ax in drawn] == [2, 1, 1, 4]
+
+
+def test_what_criteria_lose_is_what_was_measured() -> None:
+    module = generator("selection_table")
+    text = module.PAGE.read_text(encoding="utf-8")
+    assert module.fill(text) == text, "run .venv/bin/python docs/generate/selection_table.py"
+    assert text.count(f"| **{module.TAKEN}** |") == 1
 
 
 def test_the_demos_numbers_are_those_of_its_runs() -> None:
