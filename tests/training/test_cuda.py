@@ -60,3 +60,15 @@ def test_capture_happens_and_changes_nothing(method: str, monkeypatch: pytest.Mo
     assert not seen["changed"]
     assert seen["random"]
     assert seen["zero"]
+
+
+def test_a_head_with_a_share_of_naming_is_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONELABEL_QUIET", "1")
+    given = {**GPU, "mode": "linear", "hyper": {"naming": 0.5, "alpha": 0.1}}
+    runs = {
+        graph: train(scenes(), method="roll-call", seed=1, **{**given, "cuda_graph": graph})
+        for graph in ("off", "auto")
+    }
+    off, auto = ([epoch["loss"] for epoch in run.history] for run in runs.values())
+    assert auto == pytest.approx(off, rel=1e-3)
+    assert {float(run.classifier.head.share) for run in runs.values()} == {0.5}
