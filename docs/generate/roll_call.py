@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import matplotlib
+import scipy.stats
 
 from onelabel.bench import tables
 from onelabel.bench.sections import of_sweep
@@ -48,7 +50,7 @@ WORDS = {
     "em": "EM",
     "iun": "`iun`, told all that is absent",
 }
-#: Runs that both must have for a test: with two it has one degree of freedom and says nothing.
+#: Runs that both must have for a test of their own: with two it has one degree of freedom and says nothing.
 PAIRS = 3
 #: Shares of the naming distribution that `benchmarks/elsewhere.py` has by themselves.
 SHARES = (", naming 0", ", naming 0.5", ", naming 1")
@@ -80,24 +82,80 @@ def runs_of(
     return Cell(tuple(row for cell in picked.values() if cell is not None for row in cell.rows))
 
 
-def ahead(ours: Cell, theirs: Sequence[Cell], field: str) -> list[tuple[float, int, float | None]]:
-    """Of each other: what ours is ahead by in runs that both have, how many, and the p of a paired t-test (Holm's)."""
-    mine = ours.values(field)
-    values = [each.values(field) for each in theirs]
-    shared = [mine.keys() & each.keys() for each in values]
-    gaps = [statistics.fmean(mine[key] - each[key] for key in both) for each, both in zip(values, shared, strict=True)]
-    tested = [paired_p(mine, each) if len(both) >= PAIRS else None for each, both in zip(values, shared, strict=True)]
-    return list(zip(gaps, map(len, shared), holm(tested), strict=True))
+def differences(ours: Cell, theirs: Cell, field: str) -> list[float]:
+    """What ours is ahead by in each of the runs that both have."""
+    mine, other = ours.values(field), theirs.values(field)
+    return [mine[key] - other[key] for key in sorted(mine.keys() & other.keys())]
 
 
-def compared(ours: Cell, theirs: Sequence[Cell], field: str) -> list[str]:
+class Spread(NamedTuple):
+    """How far such differences lie from their mean, over all methods and draws that have runs enough to tell."""
+
+    deviation: float
+    freedom: int
+
+    @classmethod
+    def pooled(cls, several: Iterable[Sequence[float]]) -> Spread:
+        known = [each for each in several if len(each) >= PAIRS]
+        freedom = sum(len(each) - 1 for each in known)
+        squares = sum((len(each) - 1) * statistics.variance(each) for each in known)
+        return cls(math.sqrt(squares / freedom), freedom)
+
+    def p(self, gaps: Sequence[float]) -> float:
+        """Two-sided, of the mean of a few differences that have this spread."""
+        return float(
+            2 * scipy.stats.t.sf(abs(statistics.fmean(gaps)) * math.sqrt(len(gaps)) / self.deviation, self.freedom)
+        )
+
+
+class Ahead(NamedTuple):
+    """A mean difference, of how many runs, and its p (Holm's), `by_spread` where they are too few for their own."""
+
+    gap: float
+    runs: int
+    p: float | None
+
+    @property
+    def by_spread(self) -> bool:
+        return self.runs < PAIRS
+
+
+def ahead(ours: Cell, theirs: Sequence[Cell], field: str, spread: Spread | None = None) -> list[Ahead]:
+    """Of each other: what ours is ahead by, tested by paired t-tests; of fewer runs than PAIRS by the `spread`."""
+    gaps = [differences(ours, each, field) for each in theirs]
+    tested = [
+        paired_p(ours.values(field), each.values(field)) if len(own) >= PAIRS else spread.p(own) if spread else None
+        for each, own in zip(theirs, gaps, strict=True)
+    ]
+    return [Ahead(statistics.fmean(own), len(own), p) for own, p in zip(gaps, holm(tested), strict=True)]
+
+
+def compared(ours: Cell, theirs: Sequence[Cell], field: str, spread: Spread | None = None) -> list[str]:
     """Means ± std, and what ours is ahead by with its p."""
     cells = [ours.text(field)]
-    for each, (gap, n, p) in zip(theirs, ahead(ours, theirs, field), strict=True):
-        few = "one seed" if n == 1 else f"{n} seeds"
-        text = few if p is None else f"p {'' if p < 0.001 else '= '}{p_text(p)}"
-        cells.append(f"{each.text(field)} ({gap:+.2f}, {text})")
+    for each, found in zip(theirs, ahead(ours, theirs, field, spread), strict=True):
+        runs = ("one seed" if found.runs == 1 else f"{found.runs} seeds") + ", " if found.by_spread else ""
+        cells.append(f"{each.text(field)} ({found.gap:+.2f}, {runs}{p_words(found)})")
     return cells
+
+
+def p_words(found: Ahead) -> str:
+    sign = "†" if found.by_spread else ""
+    return f"p{sign} {'' if found.p is not None and found.p < 0.001 else '= '}{p_text(found.p)}"
+
+
+def catalogue(rows: Sequence[Any], dataset: str = "voc2012") -> list[str]:
+    """Every method that was run, but for ablations and roll call itself."""
+    return sorted({row.label for row in rows if ":" not in row.label and row.dataset == dataset} - {"roll-call"})
+
+
+def spread_of(rows: Sequence[Any], field: str) -> Spread:
+    """Of what roll call is ahead by, fine-tuned on VOC, over all methods and draws with runs enough."""
+    return Spread.pooled(
+        differences(runs_of(rows, "roll-call", of, "linearinit"), runs_of(rows, name, of, "finetune"), field)
+        for of in TUNED_DRAWS.values()
+        for name in catalogue(rows)
+    )
 
 
 def lined(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
@@ -123,7 +181,7 @@ def finetuned(rows: Sequence[Any]) -> str:
         ours = runs_of(rows, "roll-call", draws, "linearinit")
         theirs = {m: cell for m in others if (cell := runs_of(rows, m, draws, "finetune")).rows}
         for field, text in FINETUNED.items():
-            mine, *found = compared(ours, list(theirs.values()), field)
+            mine, *found = compared(ours, list(theirs.values()), field, spread_of(rows, field))
             beside = dict(zip(theirs, found, strict=True))
             body.append([f"{name}, {text}", mine, *(beside.get(m, "—") for m in others)])
     return lined(["test mAP, fine-tuned", *(WORDS[m] for m in ("roll-call", *others))], body)
@@ -141,9 +199,10 @@ def everyone(
     `modes` are roll call's own and the others'.
     """
     own, mode = modes
-    names = {row.label for row in rows if ":" not in row.label and row.dataset == dataset} - {"roll-call"}
+    names = catalogue(rows, dataset)
     found = {name: {draw: runs_of(rows, name, of, mode, dataset) for draw, of in shown.items()} for name in names}
     first = next(iter(shown))
+    spreads = {field: spread_of(rows, field) for field in fields} if own == "linearinit" else {}
     body = {name: [f"`{name}`"] for name in sorted(names, key=lambda n: -(found[n][first].mean("test_map") or 0.0))}
     head, titles = ["`roll-call`"], ["test mAP"]
     for (draw, of), (field, text) in itertools.product(shown.items(), fields.items()):
@@ -151,16 +210,17 @@ def everyone(
         head.append(f"**{ours.text(field)}**")
         titles.append(f"{draw}, {text}" if text else draw)
         run = {name: cells[draw] for name, cells in found.items() if cells[draw].values(field)}
-        told = dict(zip(run, ahead(ours, list(run.values()), field), strict=True))
+        told = dict(zip(run, ahead(ours, list(run.values()), field, spreads.get(field)), strict=True))
         for name, line in body.items():
             if name not in run:
                 line.append("—")
                 continue
-            gap, _, p = told[name]
-            star = "" if p is None or p > 0.05 else "*"
+            lead = told[name]
+            sure = lead.p is not None and lead.p <= 0.05
+            star = ("†" if lead.by_spread else "*") if sure else ""
             n = len(run[name].rows)
-            runs = "" if n == len(ours.rows) else f", {n} runs" if n > 1 else ", one run"
-            line.append(f"{run[name].text(field)} ({gap:+.2f}{star}{runs})")
+            few = "" if n == len(ours.rows) else f", {n} runs" if n > 1 else ", one run"
+            line.append(f"{run[name].text(field)} ({lead.gap:+.2f}{star}{few})")
     return lined(titles, [head, *body.values()])
 
 

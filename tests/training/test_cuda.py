@@ -28,9 +28,10 @@ def test_captured_equals_eager(method: str, monkeypatch: pytest.MonkeyPatch) -> 
         runs[graph] = train(scenes(), method=method, model=model, **settings)
     if method in ("pseudo-negative", "lasd"):  # their draws come in another order from a captured generator
         return
-    # An entry whose p lies at SPLC's threshold goes to the other side by rounding alone and jumps to another curve:
-    # 1.5e-3 was seen on an H200. That a replay follows its schedule to 3e-6 is shown by benchmarks/gpu_check.py.
-    rel = 1e-2 if method == "splc" else 1e-3
+    # An entry whose p lies at SPLC's threshold goes to the other side by rounding alone and jumps to another curve, and
+    # APL takes or leaves a label by its rank: 1.5e-3 and 2.2e-3 were seen on an H200, and weights changed by 1e-4 move
+    # both by 4e-3 on a CPU. That a replay follows its schedule to 3e-6 is shown by benchmarks/gpu_check.py.
+    rel = 1e-2 if method in ("splc", "em-apl") else 1e-3
     for eager, captured in zip(runs["off"].history, runs["auto"].history, strict=True):
         assert captured["loss"] == pytest.approx(eager["loss"], rel=rel, abs=1e-5)
 
