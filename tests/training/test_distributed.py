@@ -35,6 +35,22 @@ def run_two(processes: Any, out: Path, method: str, settings: dict[str, Any]) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
+    "settings", [{"mode": "linear"}, {"mode": "finetune"}, {"mode": "finetune", "strategy": "fsdp"}]
+)
+def test_two_processes_in_half_precision(tmp_path: Path, processes: Any, settings: dict[str, Any]) -> None:
+    """As on GPUs by default; a head on kept features sees them in float32 all the same."""
+    settings = {**EXACT, "precision": "bf16-mixed", **settings}
+    train_once(str(tmp_path / "one"), "em", {**settings, "strategy": "auto"})
+    run_two(processes, tmp_path / "two", "em", settings)
+    rows = [
+        [json.loads(line)["loss"] for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
+        for name in ("one", "two")
+    ]
+    assert rows[1] == pytest.approx(rows[0], rel=1e-6 if settings["mode"] == "linear" else 5e-3, abs=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
     ("method", "settings"),
     [
         ("em", {"mode": "finetune", "accumulate": 2, "clip": 1.0, "ema": 0.9}),

@@ -115,7 +115,7 @@ def as_features(
     from onelabel.data.cache import features
     from onelabel.training.frozen import frozen_backbone
 
-    network, look = frozen_backbone(backbone, weights)
+    network, look = frozen_backbone(backbone, weights, size=size)
     made = {}
     for name, part in splits.parts.items():
         made[name] = features(part, network, size=size, device=device, **look).dataset(part)

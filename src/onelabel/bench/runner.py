@@ -163,11 +163,6 @@ class _Context:
         self.head = None if self.model is None else self.model.head
         self.start = None if self.model is None else {k: v.clone() for k, v in self.model.state_dict().items()}
 
-    def machine(self) -> dict[str, Any]:
-        """Settings that are no part of a run's identity and yet of what made it, precision above all."""
-        precision = "auto" if self.fabric is None else str(self.fabric.strategy.precision.precision)
-        return {"precision": precision, **self.settings}
-
     def fresh_model(self, seed: int) -> Any:
         """The model as it was, weights put back in place, its head drawn from `seed`."""
         if self.model is None:
@@ -239,7 +234,7 @@ def _alone(planned: Planned, context: _Context) -> Row:
         spent = {"preparing": ready - clock, "updates": updates, "scoring and the rest": trained - ready - updates}
         spent |= {"measuring": time.perf_counter() - trained}
         numbers["extra"]["seconds"] = {name: round(value, 4) for name, value in spent.items()}
-        numbers["extra"]["machine"] = context.machine()
+        numbers["extra"]["machine"] = {**context.settings, "precision": made.config.precision}
         row = planned.row(**numbers, started=started, rows=parts)
     except Exception as error:  # any failure of one run must leave the others
         row = _failed(planned, error, started, None)

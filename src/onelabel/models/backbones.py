@@ -77,6 +77,20 @@ def build_backbone(
     return backbone
 
 
+def width_of(backbone: nn.Module) -> int:
+    """D, the features it gives: where a network ends in a wider layer (MobileNetV3, VGG) not its `num_features`."""
+    return int(getattr(backbone, "head_hidden_size", None) or backbone.num_features)  # type: ignore[arg-type]
+
+
+def check_size(backbone: nn.Module, size: int) -> None:
+    """Refuse a size of pictures that the network was not built for; most take any."""
+    config: dict[str, Any] = getattr(backbone, "pretrained_cfg", None) or {}
+    wanted = config.get("input_size", (0, size))[-1]
+    if config.get("fixed_input_size") and wanted != size:
+        name = config.get("architecture", "this backbone")
+        raise ValueError(f"size: {size}, but {name} takes pictures of {wanted} px alone: give --size {wanted} (size=)")
+
+
 def _from_timm(name: str, *, pretrained: bool, in_chans: int) -> nn.Module:
     try:
         import timm

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from onelabel.models.backbones import Stride, build_backbone
+from onelabel.models.backbones import Stride, build_backbone, width_of
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's, as all of timm's and torchvision's classics
 
@@ -73,8 +73,7 @@ def build_classifier(
     config: dict[str, Any] = getattr(body, "pretrained_cfg", None) or {}
     local = weights is not None and weights != "pretrained"  # torchvision-style files expect ImageNet's numbers
     mean, std = (MEAN, STD) if local else (tuple(config.get("mean", MEAN)), tuple(config.get("std", STD)))
-    width = int(body.num_features)  # type: ignore[arg-type]
-    return Classifier(body, make_head(width, num_classes, head), mean=mean, std=std)
+    return Classifier(body, make_head(width_of(body), num_classes, head), mean=mean, std=std)
 
 
 def make_head(width: int, num_classes: int, given: tuple[Any, Any] | None = None) -> nn.Linear:

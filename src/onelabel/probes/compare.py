@@ -57,7 +57,7 @@ def read_parts(
         from onelabel.data.cache import features
         from onelabel.training.frozen import frozen_backbone
 
-        network, look = frozen_backbone(backbone, weights)
+        network, look = frozen_backbone(backbone, weights, size=size)
         for name, part in made.items():
             made[name] = features(part, network, size=size, device=device, **look).dataset(part)
     splits.tell()

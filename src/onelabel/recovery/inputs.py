@@ -112,8 +112,9 @@ def load_inputs(
         splits.tell()
         (X,) = even(part.X)
         return Inputs(X, _named(part.observed, part.class_names), None, "", part.true, run, held, left_out)
-    network, look = _network(run, backbone, weights, tuned)
-    found = picture_features(part, network, device=device, size=size if run is None else run.config.size, **look)
+    size = size if run is None else run.config.size
+    network, look = _network(run, backbone, weights, tuned, size)
+    found = picture_features(part, network, device=device, size=size, **look)
     part.report.extend(found.failed.values())
     splits.tell()
     keep = np.setdiff1d(np.arange(len(part)), list(found.failed))
@@ -150,13 +151,13 @@ def _named(labels: Labels, names: Any) -> Labels:
     return Labels(labels.indptr, labels.indices, labels.values, labels.num_classes, list(names))
 
 
-def _network(run: Any, backbone: str | None, weights: str | None, tuned: bool) -> tuple[Any, dict[str, Any]]:
+def _network(run: Any, backbone: str | None, weights: str | None, tuned: bool, size: int) -> tuple[Any, dict[str, Any]]:
     """The backbone, and how its pictures are normalised: as training takes it, or as the run was trained."""
     from onelabel.models import build_backbone, starting_weights
     from onelabel.training.frozen import frozen_backbone
 
     if run is None or backbone is not None:
-        return frozen_backbone(backbone, weights)
+        return frozen_backbone(backbone, weights, size=size)
     mean, std = ((b.flatten() / 255).tolist() for b in (run.classifier.mean, run.classifier.std))
     look = {"mean": mean, "std": std}
     if tuned or run.config.mode == "linear":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,11 @@ import numpy as np
 from torch import Tensor
 
 from onelabel.data import Dataset, FeatureDataset, Splits, load_dataset
+from onelabel.system import say
 from onelabel.training.config import TrainConfig
 from onelabel.training.evaluate import mean_ap, score, truth
 from onelabel.training.feeds import Feed
-from onelabel.training.machine import make_fabric
+from onelabel.training.machine import has_half, make_fabric, precision_of
 from onelabel.training.readable import leave_out_unreadable
 from onelabel.training.run import Run
 from onelabel.training.step import Network
@@ -39,7 +41,10 @@ def evaluate(
     chosen = _part(load_dataset(data) if isinstance(data, (str, Path)) else data, part)
     if run.class_names and tuple(chosen.class_names) != tuple(run.class_names):
         raise ValueError(f"{chosen.name}: its {chosen.num_classes} class names are not those the run was trained on")
-    fabric = make_fabric(TrainConfig(device=device, precision=run.config.precision, size=run.config.size))
+    fabric = make_fabric(dataclasses.replace(run.config, device=device, devices=1, nodes=1, strategy="auto"))
+    if precision_of(fabric) == "bf16-mixed" and not has_half(fabric.device.type):
+        fabric = make_fabric(TrainConfig(device=device, precision="32-true"))
+        say("this machine does not multiply in bfloat16, as the run was trained: scored in float32")
     feed = Feed(chosen, fabric.device, size=run.config.size)
     origin = data.origin if isinstance(data, Splits) else str(data) if isinstance(data, (str, Path)) else ""
     chosen = leave_out_unreadable(Splits(chosen.name, chosen, origin=origin), {"train": feed}, fabric).train

@@ -20,7 +20,7 @@ from onelabel.training.checkpoint import Checkpoints, Position
 from onelabel.training.config import BY_VALIDATION, TrainConfig
 from onelabel.training.evaluate import draw_likelihood, mean_ap
 from onelabel.training.feeds import Feed
-from onelabel.training.machine import make_fabric, seed_everything
+from onelabel.training.machine import make_fabric, precision_of, seed_everything
 from onelabel.training.prepare import (
     check_loss,
     explained,
@@ -37,7 +37,7 @@ from onelabel.training.prepare import (
 )
 from onelabel.training.progress import Bar
 from onelabel.training.readable import leave_out_unreadable
-from onelabel.training.run import Run, RunFolder
+from onelabel.training.run import Run, RunFolder, as_begun
 from onelabel.training.session import Session, phases_of
 from onelabel.training.sharding import full_state
 from onelabel.training.stopping import Best, should_stop
@@ -76,8 +76,9 @@ def train(
         The finished `Run`, its classifier holding the best weights.
     """
     splits = load_dataset(data) if isinstance(data, (str, Path)) else data
-    config = make_config(config, method, settings, splits)
+    config = as_begun(make_config(config, method, settings, splits), out if resume else None)
     fabric = fabric or make_fabric(config)
+    config = replace(config, precision=precision_of(fabric))
     with RunFolder.open(out, config, splits.class_names, fabric, resume=resume) as folder:
         seed_everything(config.seed)
         classifier = make_classifier(config, splits, model, head)

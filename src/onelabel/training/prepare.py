@@ -19,6 +19,7 @@ from onelabel.losses.naming import NamingHead
 from onelabel.methods import method as make_method
 from onelabel.methods import method_info
 from onelabel.models import Classifier, build_classifier, starting_weights
+from onelabel.models.backbones import check_size
 from onelabel.models.classifier import make_head
 from onelabel.models.columns import Columns, columns_of
 from onelabel.system import say
@@ -92,13 +93,15 @@ def make_classifier(
                 say(f"{splits.name}: columns in units of their own, each brought to mean 0 and deviation 1")
         return Classifier(body, make_head(splits.train.X.shape[1], classes, head))
     if model is None:
-        return build_classifier(
+        made = build_classifier(
             classes,
             backbone=config.backbone,
             weights=starting_weights(config.backbone, config.weights),
             stride=config.stride,
             head=head,
         )
+        check_size(made.backbone, config.size)
+        return made
     if model.num_classes != classes:
         raise ValueError(f"model: {model.num_classes} classes, expected {classes} as in {splits.name}")
     if head is not None:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from onelabel.losses.naming import NamingHead
 from onelabel.methods import method
 from onelabel.models import Classifier, build_backbone, read_weights
+from onelabel.models.backbones import width_of
 from onelabel.models.columns import Columns
 from onelabel.system import check_schema, one_line, reading
 from onelabel.training.config import SCHEMA, TrainConfig
@@ -75,4 +76,4 @@ def feature_width(classifier: Classifier) -> int:
     """D, what the head sees."""
     if isinstance(classifier.head, nn.Linear):
         return classifier.head.in_features
-    return int(classifier.backbone.num_features)  # type: ignore[arg-type]
+    return width_of(classifier.backbone)

@@ -107,6 +107,17 @@ def _result(folder: Path) -> dict[str, Any]:
     return dict(found)
 
 
+def as_begun(config: TrainConfig, folder: str | Path | None) -> TrainConfig:
+    """The settings with the precision that the run in `folder` was begun in, where nobody asks for another.
+
+    What "auto" means depends on the machine, and a run that moves to another goes on to the same numbers.
+    """
+    path = None if folder is None else Path(folder) / "config.toml"
+    if path is None or config.precision != "auto" or not path.is_file():
+        return config
+    return dataclasses.replace(config, precision=TrainConfig.load(path).precision)
+
+
 class RunFolder:
     """Writes a run; every method does nothing where there is no folder or another process writes."""
 
@@ -160,6 +171,8 @@ class RunFolder:
             raise TrainingError(f"{self.path}: {told}")
         before = dataclasses.asdict(TrainConfig.load(self.path / "config.toml").resolved())
         now = dataclasses.asdict(self.config)
+        if before["precision"] == "auto":  # of before it was written down
+            before["precision"] = now["precision"]
         changed = [f"{k} {before[k]!r}→{now[k]!r}" for k in now if before[k] != now[k] and k not in FREE]
         if changed:
             raise TrainingError(f"{self.path}: was begun with other settings ({', '.join(changed)}); use those")

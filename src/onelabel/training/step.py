@@ -116,7 +116,7 @@ class Step:
             last = i == len(sizes) - 1
             with self._no_sync(not last):
                 loss = self._loss(size, network)
-                (loss * (self.fabric.world_size * size / total)).backward()
+                self.fabric.backward(loss * (self.fabric.world_size * size / total))
         if self.config.clip:
             weights = [p for p in self.network.parameters() if p.grad is not None]
             torch.nn.utils.clip_grad_norm_(weights, self.config.clip, foreach=True)
