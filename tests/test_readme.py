@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import scipy.stats
 
 from onelabel.cli import COMMANDS, LazyGroup
 
@@ -96,6 +97,14 @@ def test_roll_calls_table_is_that_of_the_committed_runs() -> None:
     assert "| five even draws | 15 |" in texts[0]
     drawn = module.curves(rows).axes  # whose lines are the same runs
     assert [len(ax.get_legend().get_texts()) for ax in drawn] == [2, 1, 1, 4]
+
+
+def test_a_spread_is_pooled_over_methods_and_counts_each_draw_once() -> None:
+    made = generator("roll_call").Spread.pooled([[[1.0, 2.0, 3.0], [5.0, 5.0, 8.0], [7.0]], [[0.0, 1.0, 2.0]]])
+    assert made.deviation == pytest.approx(((2 + 6 + 2) / 6) ** 0.5)  # the lone run says nothing of it
+    assert made.freedom == 4
+    assert made.p([2.0]) == pytest.approx(2 * scipy.stats.t.sf(2.0 / made.deviation, 4))
+    assert made.p([2.0, 2.0]) < made.p([2.0]) < made.p([1.0]) < 1
 
 
 def test_what_criteria_lose_is_what_was_measured() -> None:

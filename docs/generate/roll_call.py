@@ -11,7 +11,7 @@ import itertools
 import json
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -95,17 +95,21 @@ class Spread(NamedTuple):
     freedom: int
 
     @classmethod
-    def pooled(cls, several: Iterable[Sequence[float]]) -> Spread:
-        known = [each for each in several if len(each) >= PAIRS]
-        freedom = sum(len(each) - 1 for each in known)
-        squares = sum((len(each) - 1) * statistics.variance(each) for each in known)
-        return cls(math.sqrt(squares / freedom), freedom)
+    def pooled(cls, draws: Sequence[Sequence[Sequence[float]]]) -> Spread:
+        """Of each draw's methods.
+
+        They share roll call's runs, and heads and orders of pictures by the seed, so that a draw is taken to tell no
+        more of the spread than one method would: seeds less one.
+        """
+        known = [[each for each in draw if len(each) >= PAIRS] for draw in draws]
+        counts = [len(each) - 1 for draw in known for each in draw]
+        squares = sum((len(each) - 1) * statistics.variance(each) for draw in known for each in draw)
+        return cls(math.sqrt(squares / sum(counts)), sum(min(map(len, draw)) - 1 for draw in known if draw))
 
     def p(self, gaps: Sequence[float]) -> float:
         """Two-sided, of the mean of a few differences that have this spread."""
-        return float(
-            2 * scipy.stats.t.sf(abs(statistics.fmean(gaps)) * math.sqrt(len(gaps)) / self.deviation, self.freedom)
-        )
+        t = abs(statistics.fmean(gaps)) * math.sqrt(len(gaps)) / self.deviation
+        return float(2 * scipy.stats.t.sf(t, self.freedom))
 
 
 class Ahead(NamedTuple):
@@ -123,6 +127,8 @@ class Ahead(NamedTuple):
 def ahead(ours: Cell, theirs: Sequence[Cell], field: str, spread: Spread | None = None) -> list[Ahead]:
     """Of each other: what ours is ahead by, tested by paired t-tests; of fewer runs than PAIRS by the `spread`."""
     gaps = [differences(ours, each, field) for each in theirs]
+    if not all(gaps):
+        raise ValueError("there are rows without a run that roll call has, too: nothing to compare")
     tested = [
         paired_p(ours.values(field), each.values(field)) if len(own) >= PAIRS else spread.p(own) if spread else None
         for each, own in zip(theirs, gaps, strict=True)
@@ -151,10 +157,12 @@ def catalogue(rows: Sequence[Any], dataset: str = "voc2012") -> list[str]:
 
 def spread_of(rows: Sequence[Any], field: str) -> Spread:
     """Of what roll call is ahead by, fine-tuned on VOC, over all methods and draws with runs enough."""
+    ours = {draw: runs_of(rows, "roll-call", of, "linearinit") for draw, of in TUNED_DRAWS.items()}
     return Spread.pooled(
-        differences(runs_of(rows, "roll-call", of, "linearinit"), runs_of(rows, name, of, "finetune"), field)
-        for of in TUNED_DRAWS.values()
-        for name in catalogue(rows)
+        [
+            [differences(ours[draw], runs_of(rows, name, of, "finetune"), field) for name in catalogue(rows)]
+            for draw, of in TUNED_DRAWS.items()
+        ]
     )
 
 

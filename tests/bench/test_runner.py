@@ -121,7 +121,7 @@ def test_probes_and_training_alone_agree_on_what_they_are_told(tmp_path: Path, s
         assert row.hardware
         assert row.versions["torch"]
         spent = b[run_id].extra["seconds"]
-        assert b[run_id].extra["machine"] == {"device": "cpu", "precision": "auto"}
+        assert b[run_id].extra["machine"] == {"device": "cpu", "precision": "32-true"}  # what it came to
         assert set(spent) == {"preparing", "updates", "scoring and the rest", "measuring"}
         assert 0 < spent["updates"] <= sum(spent.values()) <= b[run_id].seconds + 0.05
 
@@ -258,8 +258,12 @@ def test_a_row_says_the_precision_its_machine_had(tmp_path: Path, splits: Any, p
     from onelabel.training.machine import make_fabric
 
     plan, fabric = small_plan()[:1], make_fabric(TrainConfig(device="cpu", precision=precision))
-    bench.run(plan, splits, out=tmp_path, device="cpu", probes=False, fabric=fabric, settings={"device": "cpu"})
-    assert bench.read(tmp_path)[0].extra["machine"] == {"device": "cpu", "precision": precision}
+    given: dict[str, Any] = {"device": "cpu", "probes": False}
+    bench.run(plan, splits, out=tmp_path / "a", fabric=fabric, settings={"device": "cpu"}, **given)
+    bench.run(plan, splits, out=tmp_path / "b", settings={"device": "cpu", "precision": precision}, **given)
+    bench.run(plan, splits, out=tmp_path / "auto", settings={"device": "cpu"}, **given)
+    said = [bench.read(tmp_path / name)[0].extra["machine"] for name in ("a", "b", "auto")]
+    assert said == [{"device": "cpu", "precision": p} for p in (precision, precision, "32-true")]
 
 
 def test_a_row_says_that_its_device_was_shared(tmp_path: Path, splits: Any) -> None:

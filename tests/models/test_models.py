@@ -20,6 +20,7 @@ from onelabel.models import (
     read_weights,
     starting_weights,
 )
+from onelabel.models.backbones import check_size
 
 
 def test_timm_backbone_gives_pooled_features() -> None:
@@ -27,6 +28,26 @@ def test_timm_backbone_gives_pooled_features() -> None:
     with torch.no_grad():
         assert backbone(torch.zeros(2, 4, 64, 64)).shape == (2, 512)
     assert backbone.num_features == 512
+
+
+@pytest.mark.parametrize("name", ["mobilenetv3_small_050", "efficientvit_b0", "resnet10t"])
+def test_the_head_is_as_wide_as_what_the_network_gives(name: str) -> None:
+    """Where it ends in a layer wider than its last block, too."""
+    model = build_classifier(3, backbone=name).eval()
+    with torch.no_grad():
+        logits, features = model.with_features(torch.zeros(2, 64, 64, 3, dtype=torch.uint8))
+    assert logits.shape == (2, 3)
+    assert features.shape == (2, model.head.in_features)
+
+
+@pytest.mark.parametrize("name", ["vit_tiny_patch16_224", "swin_tiny_patch4_window7_224", "mixer_s32_224"])
+def test_a_network_of_one_size_says_which(name: str) -> None:
+    from onelabel.training.frozen import frozen_backbone
+
+    with pytest.raises(ValueError, match=rf"size: 448, but {name} takes pictures of 224 px alone: give --size 224"):
+        frozen_backbone(name, "random", size=448)
+    frozen_backbone(name, "random", size=224)
+    check_size(build_backbone("resnet10t"), 448)
 
 
 def test_unknown_backbone_is_answered_with_the_nearest() -> None:

@@ -134,8 +134,8 @@ def features(
                             pooled = _forward(module, plain(images.permute(0, 3, 1, 2)), flips, precision)
                             begin = rows.start + start
                             filling.array[begin : begin + len(images)] = pooled.cpu().numpy()
+                            advance(len(images))
                         filling.done(number, [[row, p.kind, p.name, p.detail] for row, p in failed])
-                        advance(len(squares))
                 whole = filling.finish()
     array, notes = whole
     return Features(array, failed_rows(notes, chunked.side), chunked.final, computed)

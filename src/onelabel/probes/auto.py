@@ -21,7 +21,7 @@ from onelabel.probes.results import ProbeResults, Row
 from onelabel.probes.spec import ProbeSpec, grid
 
 #: Fewer audited rows than this choose worse than the single positives do (docs/probes.md); they still give k.
-AUDIT_ROWS = 100
+AUDIT_ROWS = 200
 #: Rows with one label from which k is estimated at most.
 K_ROWS = 4000
 #: What is tried unless the caller says otherwise, with the method's own `trials` where nothing is said: every family
