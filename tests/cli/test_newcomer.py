@@ -237,3 +237,50 @@ def test_bench_refuses_own_data_before_it_prints_a_plan(call: Call, tmp_path: Pa
     assert code == 2
     assert shown == ""
     assert "a benchmark needs a validation part with its true labels" in errors
+
+
+def test_a_run_is_not_written_among_the_pictures(call: Call, home: Path, tmp_path: Path) -> None:
+    before = sorted(home.glob("photos/**/*"))
+    code, _, errors = call("train", "photos", *SMALL, "--method", "em", "--epochs", "1", "--out", "photos")
+    assert code
+    assert (
+        errors.splitlines()[-1]
+        == "error: photos: holds other things (dark, …); choose a new folder for the run (--out)"
+    )
+    assert sorted(home.glob("photos/**/*")) == before
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "log.txt").write_text("of a terminal")  # its own kind of thing
+    assert not call("train", "photos", *SMALL, "--method", "em", "--epochs", "1", "--out", str(tmp_path / "run"))[0]
+
+
+def test_compare_knows_its_methods_before_it_makes_features(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onelabel.probes.compare.read_parts", lambda *_, **__: pytest.fail("features were made"))
+    code, _, errors = call("compare", "photos", "--methods", "em,foo")
+    assert code
+    assert "there is no method 'foo'" in errors
+
+
+def test_a_class_without_a_row_counts_for_nothing(call: Call, home: Path, tmp_path: Path) -> None:
+    (tmp_path / "truth.csv").write_text("image,labels\nlight/01.png,light\nlight/03.png,light\n")
+    words = ["--root", str(home / "photos"), "-o", "complete=true", "-o", 'class_names=["dark", "light"]']
+    code, told, errors = call("eval", "run", str(tmp_path / "truth.csv"), *words)
+    assert code == 0, errors
+    assert "     –  dark (none in these rows)" in told
+    assert "100.00  mAP of 2 rows" in told  # of the one class that is there
+
+
+def test_little_is_promised_of_few_pictures(call: Call, tmp_path: Path) -> None:
+    told = recover(call, tmp_path / "all.parquet", "--precision", "f1")
+    assert ("without an audit this may be too high" in told) == ("expected to be right" in told)
+
+
+def test_hours_without_a_gpu_are_announced(
+    home: Path, monkeypatch: pytest.MonkeyPatch, call: Call, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("onelabel.training.loop.SLOW", 0)
+    monkeypatch.setattr("onelabel.training.loop.SMALL", {})
+    words = ["--method", "em", "--epochs", "2"]
+    code, _, errors = call("train", "photos", *SMALL, *words, "--mode", "finetune", "--out", str(tmp_path / "a"))
+    assert code == 0, errors
+    assert "no GPU: 2 epochs of 32 pictures of 16 px may take hours; --size 8 takes a quarter" in errors
+    assert "no GPU" not in call("train", "photos", *SMALL, *words, "--mode", "linear", "--out", str(tmp_path / "b"))[2]

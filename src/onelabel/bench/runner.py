@@ -225,7 +225,7 @@ def _alone(planned: Planned, context: _Context) -> Row:
             fabric=context.fabric,
             model=model,
             seed=planned.seed,
-            **{**planned.settings, **context.settings},
+            **{"empty_classes": "zero", **planned.settings, **context.settings},  # as published
         )
         trained = time.perf_counter()
         parts = {name: len(part) for name, part in splits.parts.items()}

@@ -60,6 +60,7 @@ def compare(
     Examples: onelabel compare photos/; onelabel compare features.npz --out leaderboard.csv;
     onelabel compare voc2012/ --role-table
     """
+    from onelabel.contract import method_info
     from onelabel.probes import compare as work
     from onelabel.probes import role_table as table
 
@@ -70,6 +71,8 @@ def compare(
         told = [f"{len(results)} probes in {results.seconds:.0f} s"]
         found: dict[str, Any] = {"probes": len(results), "seconds": results.seconds}
     else:
+        for name in names(methods):  # before minutes go into features
+            method_info(name)
         parts = work.read_parts(
             source,
             root=root,

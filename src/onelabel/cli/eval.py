@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -62,8 +63,8 @@ def evaluate(
     if as_json:
         emit({"run": run, "part": part, **{k: v for k, v in result.items() if k != "scores"}})
         return
-    for name, value in sorted(result["AP"].items(), key=lambda item: -item[1]):
-        typer.echo(f"{100 * value:6.2f}  {name}")
+    for name, value in sorted(result["AP"].items(), key=lambda item: (math.isnan(item[1]), -item[1])):
+        typer.echo(f"     –  {name} (none in these rows)" if math.isnan(value) else f"{100 * value:6.2f}  {name}")
     where = "rows" if data is not None and part == "train" else f"{part} rows"
     compared = "" if result["true"] else " (against observed positives: nobody knows the true labels)"
     typer.echo(f"{result['mAP']:6.2f}  mAP of {result['rows']:,} {where}{compared}")

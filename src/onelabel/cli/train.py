@@ -86,7 +86,7 @@ def train(
     from onelabel.training import train as work
     from onelabel.training.prepare import make_config
     from onelabel.training.recipes import settings_from
-    from onelabel.training.run import CHECKPOINT
+    from onelabel.training.run import CHECKPOINT, refuse_foreign
 
     given = {
         "method": method, "mode": mode, "backbone": backbone, "weights": weights, "epochs": epochs, "lr": lr,
@@ -119,6 +119,7 @@ def train(
     name = f"{splits.name}-{'auto' if auto else config.method}-{config.mode}"
     own = Path("runs") / name.replace("/", "-")
     folder = out or (own if not repeated else Path(data) if resume else again.next_folder(data))
+    refuse_foreign(folder)
     if resume or not (folder / "config.toml").exists():  # else it is another's, and about to be refused
         origin.save(folder)
     if auto:

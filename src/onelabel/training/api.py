@@ -32,7 +32,8 @@ def evaluate(
     """Score one part of a dataset with a run's best weights.
 
     Returns:
-        `mAP` (percent), `AP` per class name (fractions), `rows`, `true` (False where only observed positives could be
+        `mAP` (percent), `AP` per class name (fractions; NaN where a class has no positive and
+        counts for nothing), `rows`, `true` (False where only observed positives could be
         compared with) and `scores`, probabilities N×L.
     """
     from onelabel.metrics import average_precision
@@ -51,7 +52,7 @@ def evaluate(
     network = Network(run.classifier.to(fabric.device))
     scores: Tensor = score(network, feed, fabric, batch_size=batch_size, flip=flip)
     true, known = truth(feed)
-    each = np.asarray(average_precision(scores.cpu(), true.cpu()))
+    each = np.asarray(average_precision(scores.cpu(), true.cpu(), empty=run.config.empty_classes))
     return {
         "mAP": mean_ap(scores, feed, empty=run.config.empty_classes),
         "AP": dict(zip(chosen.class_names, each.tolist(), strict=True)),

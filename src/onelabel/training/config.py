@@ -64,7 +64,7 @@ class TrainConfig:
     stop: Literal["none", "em", "gr"] | int = "none"  # a number: epochs without improvement
     flip_test: bool = False
     eval_batch_size: int = 64
-    empty_classes: Literal["zero", "skip"] = "zero"
+    empty_classes: Literal["zero", "skip"] = "skip"  # a class without positives among the rows: out of mAP, or 0 in it
     save_scores: bool = True
     # the machine
     seed: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from typing import Any
@@ -88,9 +89,10 @@ def truth(feed: Feed) -> tuple[Tensor, bool]:
     return (feed.all_observed() > 0).to(torch.uint8), False
 
 
-def mean_ap(scores: Tensor, feed: Feed, *, empty: str = "zero") -> float:
+def mean_ap(scores: Tensor, feed: Feed, *, empty: str = "skip") -> float:
     """mAP in percent; of the observed positives, unknown entries counted as absent, where nobody knows more."""
-    return 100 * float(mean_average_precision(scores, truth(feed)[0], empty=empty))  # type: ignore[arg-type]
+    found = 100 * float(mean_average_precision(scores, truth(feed)[0], empty=empty))  # type: ignore[arg-type]
+    return 0.0 if math.isnan(found) else found  # no class has a positive
 
 
 def draws(feed: Feed) -> bool:

@@ -11,8 +11,9 @@ from typing import Any
 import torch
 
 from onelabel.contract import Method
-from onelabel.data import Splits, load_dataset
+from onelabel.data import Dataset, Splits, load_dataset
 from onelabel.models import Classifier
+from onelabel.models.backbones import SMALL
 from onelabel.system import say
 from onelabel.training.carried import FILE as CALIBRATION
 from onelabel.training.carried import calibrate_run
@@ -38,7 +39,7 @@ from onelabel.training.prepare import (
 from onelabel.training.progress import Bar
 from onelabel.training.readable import leave_out_unreadable
 from onelabel.training.run import Run, RunFolder, as_begun
-from onelabel.training.session import Session, phases_of
+from onelabel.training.session import Phase, Session, phases_of
 from onelabel.training.sharding import full_state
 from onelabel.training.stopping import Best, should_stop
 from onelabel.training.student import Student
@@ -46,6 +47,8 @@ from onelabel.training.teaching import Start, wants_student
 from onelabel.training.tuning import tune
 
 Feeds = dict[str, Feed]
+#: Pixels that a large network learns from in some ten minutes of two CPU cores.
+SLOW = 2000 * 448**2
 
 
 def train(
@@ -93,7 +96,9 @@ def train(
         start = None
         if wants_student(config, criterion, feeds):
             start = Start(classifier, folder, resumed=config.mode == "linearinit" and position.phase == 1)
-        for number, phase in enumerate(phases := phases_of(config, student=start is not None)):
+        phases = phases_of(config, student=start is not None)
+        warn_of_the_time(phases, config, feeds["train"], fabric)
+        for number, phase in enumerate(phases):
             if number < position.phase:
                 continue
             if phase.name == "student" and not isinstance(criterion, Student):  # resumed in it
@@ -243,6 +248,22 @@ def warn_of_the_probe(position: Position, config: TrainConfig) -> None:
         say(
             f"fine-tuning ended below its linear probe on validation ({best.value:.2f}, {max(linear):.2f}): "
             "give it more epochs or larger pictures, or keep the probe with mode 'linear'"
+        )
+
+
+def warn_of_the_time(phases: list[Phase], config: TrainConfig, feed: Feed, fabric: Any) -> None:
+    """Say what is quicker where a network learns many large pictures without a GPU; the bar counts one phase alone."""
+    epochs = sum(phase.epochs for phase in phases if phase.name != "linear")
+    pixels = epochs * feed.rows * config.size**2
+    if (
+        fabric.device.type == "cpu"
+        and isinstance(feed.part, Dataset)
+        and pixels > SLOW
+        and config.backbone not in SMALL
+    ):
+        say(
+            f"no GPU: {epochs} epochs of {feed.rows:,} pictures of {config.size} px may take hours; --size "
+            f"{config.size // 2} takes a quarter of the time, --epochs 3 a third, --mode linear minutes"
         )
 
 

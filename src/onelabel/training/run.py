@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import fnmatch
 import json
 import os
 import signal
@@ -49,6 +50,10 @@ CHECKPOINT = "checkpoint/latest.json"
 #: Settings that may differ when a run is resumed: they change no number.
 FREE = {"devices", "nodes", "strategy", "compile", "compile_mode", "cuda_graph", "checkpoint_seconds", "device"}
 FREE |= {"checkpoint_steps", "log_seconds", "logger", "feature_cache", "eval_batch_size"}
+
+
+#: What a run folder may hold before there is a run in it, or after.
+OWN = ("config.toml", "environment.json", "data.json", "run.lock", "log*", "checkpoint", "tensorboard", "weights-*")
 
 
 @dataclass
@@ -118,6 +123,15 @@ def as_begun(config: TrainConfig, folder: str | Path | None) -> TrainConfig:
     return dataclasses.replace(config, precision=TrainConfig.load(path).precision)
 
 
+def refuse_foreign(folder: Path) -> None:
+    """Nothing is written among things that are no run's, such as the pictures themselves."""
+    if not folder.is_dir():
+        return
+    found = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
+    if found and not any(fnmatch.fnmatch(name, known) for name in found for known in OWN):
+        raise TrainingError(f"{folder}: holds other things ({min(found)}, …); choose a new folder for the run (--out)")
+
+
 class RunFolder:
     """Writes a run; every method does nothing where there is no folder or another process writes."""
 
@@ -137,6 +151,7 @@ class RunFolder:
         """Make or reopen a folder; refuses one that another process or an earlier run holds."""
         folder = cls(None if out is None else Path(out), config, class_names, bool(fabric.is_global_zero))
         if folder.path is not None and folder.writes:
+            refuse_foreign(folder.path)
             with explaining(folder.path):
                 folder.path.mkdir(parents=True, exist_ok=True)
                 folder._take()
