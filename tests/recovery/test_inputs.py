@@ -34,7 +34,7 @@ def test_a_run_begins_from_the_weights_that_training_began_from(
     shown = SimpleNamespace(mean=torch.full((1, 3, 1, 1), 51.0), std=torch.full((1, 3, 1, 1), 25.5), backbone=None)
     config = TrainConfig(backbone=backbone, weights=weights, mode="finetune")
     run = SimpleNamespace(config=config, classifier=shown)
-    _, look = inputs._network(run, None, None, False)
+    _, look = inputs._network(run, None, None, False, 64)
     assert look == {"mean": pytest.approx([0.2] * 3), "std": pytest.approx([0.1] * 3)}
     assert asked == [(backbone, wanted)]
     assert ("--tuned" in capsys.readouterr().err) == (wanted is None)
@@ -46,7 +46,7 @@ def test_a_run_begins_from_the_weights_that_training_began_from(
 def test_data_are_seen_as_training_sees_them(backbone: str, weights: str | None) -> None:
     """Inception's pictures are not normalised by ImageNet's numbers."""
     torch.manual_seed(0)
-    body, look = inputs._network(None, backbone, weights, False)
+    body, look = inputs._network(None, backbone, weights, False, 64)
     torch.manual_seed(0)
     trained = build_classifier(3, backbone=backbone, weights=starting_weights(backbone, weights))
     assert look["mean"] == pytest.approx((trained.mean.flatten() / 255).tolist())

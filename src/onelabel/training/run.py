@@ -53,7 +53,7 @@ FREE |= {"checkpoint_steps", "log_seconds", "logger", "feature_cache", "eval_bat
 
 
 #: What a run folder may hold before there is a run in it, or after.
-OWN = ("config.toml", "environment.json", "data.json", "run.lock", "log*", "checkpoint", "tensorboard", "weights-*")
+OWN = ("config.toml", "environment.json", "data.json", "run.lock", "log*", "checkpoint", "tensorboard", "*.safetensors")
 
 
 @dataclass
@@ -115,12 +115,15 @@ def _result(folder: Path) -> dict[str, Any]:
 def as_begun(config: TrainConfig, folder: str | Path | None) -> TrainConfig:
     """The settings with the precision that the run in `folder` was begun in, where nobody asks for another.
 
-    What "auto" means depends on the machine, and a run that moves to another goes on to the same numbers.
+    What "auto" means depends on the machine, and a run that moves to another goes on to the same numbers. Its mAP goes
+    on counting the classes that it counted, too.
     """
     path = None if folder is None else Path(folder) / "config.toml"
-    if path is None or config.precision != "auto" or not path.is_file():
+    if path is None or not path.is_file():
         return config
-    return dataclasses.replace(config, precision=TrainConfig.load(path).precision)
+    before = TrainConfig.load(path)
+    precision = before.precision if config.precision == "auto" else config.precision
+    return dataclasses.replace(config, precision=precision, empty_classes=before.empty_classes)
 
 
 def refuse_foreign(folder: Path) -> None:
