@@ -254,16 +254,11 @@ def warn_of_the_probe(position: Position, config: TrainConfig) -> None:
 def warn_of_the_time(phases: list[Phase], config: TrainConfig, feed: Feed, fabric: Any) -> None:
     """Say what is quicker where a network learns many large pictures without a GPU; the bar counts one phase alone."""
     epochs = sum(phase.epochs for phase in phases if phase.name != "linear")
-    pixels = epochs * feed.rows * config.size**2
-    if (
-        fabric.device.type == "cpu"
-        and isinstance(feed.part, Dataset)
-        and pixels > SLOW
-        and config.backbone not in SMALL
-    ):
+    slow = epochs * feed.rows * config.size**2 > SLOW and config.backbone not in SMALL
+    if slow and isinstance(feed.part, Dataset) and fabric.device.type == "cpu" and fabric.is_global_zero:
         say(
             f"no GPU: {epochs} epochs of {feed.rows:,} pictures of {config.size} px may take hours; --size "
-            f"{config.size // 2} takes a quarter of the time, --epochs 3 a third, --mode linear minutes"
+            f"{config.size // 2} takes a quarter of the time, fewer --epochs take less, --mode linear takes minutes"
         )
 
 
