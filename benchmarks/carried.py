@@ -29,7 +29,7 @@ def main() -> None:
     print(f"| | sigmoid | calibrated | calibrated, k = {k:.2f} held |\n| --- | --- | --- | --- |")
     for i, name in enumerate(METHODS):
         scores, sample = found.scores(pictures, i), draw_sample(found.scores(held, i), data.held)
-        ways = [torch.sigmoid(scores), *(fit_calibration(sample, k=level).raw(scores) for level in (None, k))]
+        ways = [torch.sigmoid(scores), *(fit_calibration(sample, k=level).marginal(scores) for level in (None, k))]
         errors = (float(calibration_error(p, test)) for p in ways)
         print(f"| {name} | " + " | ".join(f"{error:.3f}" for error in errors) + " |", flush=True)
 

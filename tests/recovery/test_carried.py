@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from onelabel.labels import Labels, drop_labels
 from onelabel.losses.calibrate import Calibration
@@ -19,16 +20,16 @@ from onelabel.recovery import export_run, predict
 from onelabel.recovery.command import _carry
 from onelabel.recovery.inputs import Held, Inputs
 from onelabel.training import Run
-from onelabel.training.carried import FILE, Carried, calibrate_run, calibration_of, digest
+from onelabel.training.carried import FILE, Carried, Probabilities, calibrate_run, calibration_of, digest
 
 NAMES = tuple("abcde")
 SLOPE, KNOTS, INTERCEPT = np.array([1.5, -0.7]), np.array([0.2]), np.linspace(-2, 1, 5)
 
 
-@pytest.fixture(scope="module")
-def run(untrained_run: Callable[..., Path]) -> Path:
+@pytest.fixture(scope="module", params=[False, True], ids=["any picture", "one class at least"])
+def run(request: pytest.FixtureRequest, untrained_run: Callable[..., Path]) -> Path:
     folder = untrained_run(NAMES)
-    made = Carried(Calibration(SLOPE, KNOTS, INTERCEPT, 1.5), NAMES, 500, digest(folder))
+    made = Carried(Calibration(SLOPE, KNOTS, INTERCEPT, 1.5, some=request.param), NAMES, 500, digest(folder))
     (folder / FILE).write_text(json.dumps(made.to_json()))
     return folder
 
@@ -54,7 +55,23 @@ def test_predict_applies_it_and_raw_does_not(run: Path, pictures: list[str], tmp
     sigmoid, found = said(tmp_path / "raw.jsonl"), said(tmp_path / "p.jsonl")
     s = np.log(sigmoid / (1 - sigmoid))
     z = SLOPE[0] * s + SLOPE[1] * np.maximum(s - KNOTS[0], 0) + INTERCEPT
-    np.testing.assert_allclose(found, 1 / (1 + np.exp(-z)), atol=2e-5)
+    p = 1 / (1 + np.exp(-z))
+    if json.loads((run / FILE).read_text())["some"]:
+        p = p / (1 - (1 - p).prod(1, keepdims=True))
+    np.testing.assert_allclose(found, p, atol=2e-5)
+
+
+def test_what_is_said_of_the_least_likely_pictures_is_exact() -> None:
+    """Where all of a picture's probabilities are small the division is of small by small, in float32 too."""
+    for some in (False, True):
+        calibration = Calibration(np.array([1.0]), np.array([]), np.zeros(5), 1.5, some=some)
+        logits = torch.tensor([[-25.0, -24, -29, -26, -25], [3, -2, 0, 1, 2], [29, -3, -3, -3, -3], [-29] * 5])
+        found = Probabilities(torch.nn.Identity(), calibration)(logits)
+        z = logits.double()
+        there = -torch.expm1(-torch.nn.functional.softplus(z).sum(1, keepdim=True)) if some else 1.0
+        torch.testing.assert_close(found.double(), torch.sigmoid(z) / there, rtol=1e-5, atol=0)
+        torch.testing.assert_close(found[1:3].double(), calibration.said(z[1:3]), rtol=1e-5, atol=1e-7)
+        assert (found.sum(1) > 1 - 1e-5).all() == some
 
 
 @pytest.mark.parametrize("to", ["safetensors", "torchscript", "hf", "onnx"])
@@ -76,6 +93,7 @@ def test_exports_carry_it(run: Path, pictures: list[str], tmp_path: Path, to: st
     if to in ("safetensors", "hf"):
         config = json.loads((tmp_path / "m.json" if to == "safetensors" else out / "config.json").read_text())
         assert config["calibration"]["intercept"] == pytest.approx(INTERCEPT.tolist())
+        assert config["calibration"]["some"] == json.loads((run / FILE).read_text())["some"]
 
 
 def test_of_other_weights_or_damaged(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -41,7 +41,8 @@ def test_training_leaves_a_calibration(tmp_path: Path, known: bool) -> None:
     assert found is not None
     assert data.test is not None
     sigmoid, true = run.scores["test"], data.test.true
-    honest = found.raw(np.log(sigmoid / (1 - sigmoid))).numpy()
+    assert found.some == (not known)
+    honest = found.said(np.log(sigmoid / (1 - sigmoid))).numpy()
     assert calibration_error(honest, true) < (0.03 if known else 0.06) < calibration_error(sigmoid, true)
 
 

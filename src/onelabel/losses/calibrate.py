@@ -36,6 +36,7 @@ class Calibration:
         slope, knots, intercept: J+1, J and L numbers.
         k: mean positives per row that it implies. iterations, converged: of the EM.
         given_k: whether k was an input.
+        some: whether what is said of new rows (:meth:`said`) supposes that they hold one of the classes at least.
     """
 
     slope: NDArray[np.float64]
@@ -45,6 +46,7 @@ class Calibration:
     iterations: int = 0
     converged: bool = True
     given_k: bool = False
+    some: bool = False
 
     def logits(self, scores: Any) -> Tensor:
         """f(score) + intercept, N×L in the scores' precision and on their device."""
@@ -64,6 +66,10 @@ class Calibration:
         """P(y_l=1 | x, at least one positive): what is said of an observed entry as if it had not been observed."""
         some = log_any(self.logits(scores))[:, None].exp()
         return (self.raw(scores) / some.clamp(min=1e-30)).clamp(max=1.0)
+
+    def said(self, scores: Any) -> Tensor:
+        """What is said of a new row, N×L: :meth:`marginal` or :meth:`raw`, by `some`."""
+        return self.marginal(scores) if self.some else self.raw(scores)
 
     def posterior(self, scores: Any, observed: Any) -> Tensor:
         """P(y_l=1 | x, the observed labels of the row), N×L; observed entries get :meth:`marginal`.

@@ -86,14 +86,15 @@ def export_run(
 
 
 def about(run: Run, calibration: Calibration | None = None) -> dict[str, Any]:
-    """What whoever uses an export must know; `calibration` turns logits into probabilities (`Calibration.raw`)."""
+    """What whoever uses an export must know; `calibration` turns logits into probabilities (`Calibration.said`)."""
     described = json.loads(weights_metadata(run.classifier, run.config, run.class_names)["onelabel"])
     size = None if described["backbone"] == "none" else described["size"]
     kind = "probabilities" if calibration is None else "calibrated probabilities"
     known = {**described, "size": size, "class_names": list(run.class_names), "output": kind}
     if calibration is None:
         return known
-    return known | {"calibration": {n: getattr(calibration, n).tolist() for n in ("slope", "knots", "intercept")}}
+    numbers = {n: getattr(calibration, n).tolist() for n in ("slope", "knots", "intercept")}
+    return known | {"calibration": {**numbers, "some": calibration.some}}
 
 
 def calibration_in(described: dict[str, Any]) -> Calibration | None:
@@ -102,7 +103,7 @@ def calibration_in(described: dict[str, Any]) -> Calibration | None:
     if found is None:
         return None
     slope, knots, intercept = (np.array(found[n], np.float64) for n in ("slope", "knots", "intercept"))
-    return Calibration(slope, knots, intercept, math.nan)
+    return Calibration(slope, knots, intercept, math.nan, some=bool(found.get("some", False)))
 
 
 def _inputs(run: Run, samples: Any) -> tuple[Tensor, bool]:
@@ -202,6 +203,8 @@ def _card(run: Run, described: dict[str, Any]) -> str:
         how = (
             "Probability of class l: σ(slope₀·s + Σ slope_j·max(s − knot_j, 0) + intercept_l), s the logit cut at ±30; "
         )
+        if described["calibration"]["some"]:
+            how += "divided by 1 − Π(1 − p_l), for the pictures hold one of the classes at least; "
         how += "the numbers are in config.json under calibration."
     return f"""---
 library_name: onelabel

@@ -1,13 +1,14 @@
 """A run's calibration, kept beside its weights: `train` and `recover` write it, `predict` and `export` apply it.
 
-The classifier's logits s become P(y_l=1 | x) = σ(f(s_l) + intercept_l) (`Calibration.raw`), learnt from rows that the
+The classifier's logits s become P(y_l=1 | x) = σ(f(s_l) + intercept_l) (`Calibration.said`), learnt from rows that the
 run did not train on, its validation rows: by a logistic regression of their true labels where they are known, else by
-the naming EM, for which one label each is enough. What is said of new pictures does not assume that they hold any of
-the classes.
+the naming EM, for which one label each is enough. Rows that have a label each say nothing of rows that have none, so
+that what is learnt from them is said of pictures that hold one of the classes at least: p_l / (1 − Π(1−p_j)).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from onelabel.labels import Labels
 from onelabel.losses.calibrate import Calibration, fit_calibration
@@ -42,7 +44,13 @@ class Carried:
         """What is written."""
         c = self.calibration
         numbers = {name: getattr(c, name).tolist() for name in ("slope", "knots", "intercept")}
-        told = {"k": c.k, "rows": self.rows, "weights": self.weights, "class_names": list(self.class_names)}
+        told = {
+            "some": c.some,
+            "k": c.k,
+            "rows": self.rows,
+            "weights": self.weights,
+            "class_names": list(self.class_names),
+        }
         return {"schema_version": SCHEMA, **numbers, **told}
 
     @classmethod
@@ -56,7 +64,8 @@ class Carried:
             sizes = (slope.shape, knots.shape, intercept.shape)
             if sizes != ((len(knots) + 1,), (len(knots),), (len(names),)) or not np.isfinite(intercept).all():
                 raise ValueError(f"slopes, knots and intercepts of shape {sizes} for {len(names)} classes")
-            made = Calibration(slope, knots, intercept, float(found["k"]))
+            some = bool(found.get("some", False))  # calibrations of before it was written say it of any picture
+            made = Calibration(slope, knots, intercept, float(found["k"]), some=some)
             return cls(made, names, int(found["rows"]), str(found["weights"]))
 
 
@@ -87,7 +96,7 @@ def calibrate_run(
         fitted = fit_calibration(known_sample(logits, true), doubt="both")
     else:
         level = None if k is None else min(max(k, 1.001), float(labels.num_classes))
-        fitted = fit_calibration(draw_sample(logits, labels), k=level)
+        fitted = dataclasses.replace(fit_calibration(draw_sample(logits, labels), k=level), some=True)
     found = Carried(fitted, tuple(run.class_names), rows, digest(run.path))
     atomic_write(Path(run.path) / FILE, json.dumps(found.to_json(), ensure_ascii=False) + "\n")
     return found
@@ -124,6 +133,7 @@ class Probabilities(nn.Module):
     def __init__(self, classifier: nn.Module, calibration: Calibration | None = None) -> None:
         super().__init__()
         self.classifier, self.calibrated = classifier, calibration is not None
+        self.some = calibration is not None and calibration.some
         if calibration is not None:
             for name in ("slope", "knots", "intercept"):
                 self.register_buffer(name, torch.tensor(getattr(calibration, name), dtype=torch.float32))
@@ -134,4 +144,9 @@ class Probabilities(nn.Module):
             return torch.sigmoid(s)
         s = s.clamp(-LIMIT, LIMIT)
         bends = (s[..., None] - self.knots).clamp(min=0) @ self.slope[1:]
-        return torch.sigmoid(self.slope[0] * s + bends + self.intercept)
+        z = self.slope[0] * s + bends + self.intercept
+        p = torch.sigmoid(z)
+        if not self.some:
+            return p
+        half = torch.tanh(functional.softplus(z).sum(-1, keepdim=True) / 2)  # 1 − Π(1−p) = 2h/(1+h), exact for small p
+        return (p * (1 + half) / (2 * half).clamp(min=1e-30)).clamp(max=1)
