@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -49,8 +50,6 @@ def train_folder(data: str, out: str, placement: str) -> Any:
     from onelabel.training import train
 
     torch.set_num_threads(1)
-    os.environ["ONELABEL_QUIET"] = "1"
-    pictures.choose_placement = lambda *_, **__: (placement, "as the test asks")  # type: ignore[assignment]
     settings: dict[str, Any] = {
         **SMALL,
         "backbone": "small-cnn-group",
@@ -58,7 +57,11 @@ def train_folder(data: str, out: str, placement: str) -> Any:
         "epochs": 2,
         "select": "last",
     }
-    return train(data, method="em", out=out, **settings)
+    with (  # a test calls this in its own process, too
+        mock.patch.object(pictures, "choose_placement", return_value=(placement, "as the test asks")),
+        mock.patch.dict(os.environ, {"ONELABEL_QUIET": "1"}),
+    ):
+        return train(data, method="em", out=out, **settings)
 
 
 def train_folder_as_rank(rank: int, world: int, port: int, data: str, out: str, placement: str, bad: str) -> None:
