@@ -184,12 +184,12 @@ def linear(rows: Sequence[Any]) -> str:
 def finetuned(rows: Sequence[Any]) -> str:
     """Seeds of each draw, fine-tuned; a dash: not run."""
     others = ("lasd", "gr", "em", "iun", "bce", "bce-ls")
-    body = []
+    body, spreads = [], {field: spread_of(rows, field) for field in FINETUNED}
     for name, draws in TUNED_DRAWS.items():
         ours = runs_of(rows, "roll-call", draws, "linearinit")
         theirs = {m: cell for m in others if (cell := runs_of(rows, m, draws, "finetune")).rows}
         for field, text in FINETUNED.items():
-            mine, *found = compared(ours, list(theirs.values()), field, spread_of(rows, field))
+            mine, *found = compared(ours, list(theirs.values()), field, spreads[field])
             beside = dict(zip(theirs, found, strict=True))
             body.append([f"{name}, {text}", mine, *(beside.get(m, "—") for m in others)])
     return lined(["test mAP, fine-tuned", *(WORDS[m] for m in ("roll-call", *others))], body)
@@ -279,8 +279,8 @@ def photographs(measured: Mapping[str, Any]) -> str:
             values = runs[name][field]
             text = f"{statistics.fmean(values):.2f} ± {statistics.stdev(values):.2f}"
             if name in told:
-                gap, p = statistics.fmean(mine.values()) - statistics.fmean(values), told[name]
-                text += f" ({gap:+.2f}, p {'' if p is not None and p < 0.001 else '= '}{p_text(p)})"
+                lead = Ahead(statistics.fmean(mine.values()) - statistics.fmean(values), len(values), told[name])
+                text += f" ({lead.gap:+.2f}, {p_words(lead)})"
             line.append(text)
     body = [
         [WORDS.get(name, name.replace("em ", "EM ")), *line, f"{statistics.fmean(runs[name]['seconds']):,.0f}"]
