@@ -2,10 +2,13 @@
 
     python benchmarks/roll_call.py [--seeds 3] [--draws uniform,biased:1,biased:-1] [--json FILE]
     python benchmarks/roll_call.py --photographs DIR --weights FILE --mode linearinit [--rows 'em; gr']
+    python benchmarks/roll_call.py --voc SHARDS --labels FILE --weights FILE --mode linearinit [--size 128]
 
 digits-scenes, the demo's small CNN, trained on other scenes before and with the demo's settings: each seed has scenes,
 draw and backbone of its own. Or the 2,000 photographs of landscapes of `elsewhere.py`, ResNet-50 at 160 px: each seed
-has a split (60% train, 15% validation, 25% test) and a draw of its own. A file that is there is gone on with.
+has a split (60% train, 15% validation, 25% test) and a draw of its own. Or VOC 2012 (shards of pack_voc.py and
+labels.npz), published split and draw, the same network at a size that two CPU cores train. A file that is there is
+gone on with.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _voc import voc_splits
 
 from onelabel.bench.draws import observe
 from onelabel.data import Splits, load_dataset
@@ -38,11 +42,13 @@ ROWS: dict[str, dict[str, Any]] = {
     "gr": {"method": "gr"},
     "roll-call, no student": {"method": "roll-call", "student": "off"},
     "roll-call, student of the whole": {"method": "roll-call", "student_looks": "whole"},
+    "roll-call, each class by itself": {"method": "roll-call", "student_context": "off"},
     "roll-call, targets not smoothed": {"method": "roll-call", "student_smoothing": 0.0},
     "roll-call, smoothed by 0.1": {"method": "roll-call", "student_smoothing": 0.1},
     "roll-call, smoothed by 0.4": {"method": "roll-call", "student_smoothing": 0.4},
     "roll-call": {"method": "roll-call"},
     "em with a student": {"method": "em", "student": "on"},
+    "em with a student, each class by itself": {"method": "em", "student": "on", "student_context": "off"},
     "gr with a student": {"method": "gr", "student": "on"},
     "roll-call, one label held out too": {"method": "roll-call"},
     "em with a student, one label held out too": {"method": "em", "student": "on"},
@@ -68,6 +74,12 @@ def digits(seed: int) -> Iterator[tuple[Splits[Any], dict[str, Any]]]:
 
 
 @contextmanager
+def voc(args: argparse.Namespace, seed: int) -> Iterator[tuple[Splits[Any], dict[str, Any]]]:
+    splits = voc_splits(args.voc, args.labels, size=args.size)
+    yield splits, {**PHOTOGRAPHS, "weights": str(args.weights), "size": args.size, "epochs": args.epochs}
+
+
+@contextmanager
 def photographs(folder: Path, weights: Path, seed: int) -> Iterator[tuple[Splits[Any], dict[str, Any]]]:
     found = load_dataset(folder / "data.csv", root=folder / "original", complete=True, validation=0).train
     found = replace(found, observed=drop_labels(Labels.from_true(found.true, found.class_names), seed=seed))
@@ -77,6 +89,12 @@ def photographs(folder: Path, weights: Path, seed: int) -> Iterator[tuple[Splits
         Splits("photographs", *(found.take(np.sort(part)) for part in parts)),
         {**PHOTOGRAPHS, "weights": str(weights)},
     )
+
+
+def task(args: argparse.Namespace, seed: int) -> Any:
+    if args.photographs:
+        return photographs(args.photographs, args.weights, seed)
+    return voc(args, seed) if args.voc else digits(seed)
 
 
 def measure(data: Splits[Any], name: str, draw: str, settings: dict[str, Any]) -> list[float]:
@@ -100,7 +118,11 @@ def main() -> None:
     parser.add_argument("--rows", default="", help="names of rows, separated by ';'")
     parser.add_argument("--mode", default="finetune", choices=["finetune", "linearinit"])
     parser.add_argument("--photographs", type=Path, help="a folder with data.csv and original/")
-    parser.add_argument("--weights", type=Path, help="ResNet-50's, for the photographs")
+    parser.add_argument("--voc", type=Path, help="a folder of shards of VOC 2012's pictures")
+    parser.add_argument("--labels", type=Path, help="VOC's labels.npz")
+    parser.add_argument("--size", type=int, default=128, help="of VOC's pictures")
+    parser.add_argument("--epochs", type=int, default=5, help="of VOC's, the teacher's as the student's")
+    parser.add_argument("--weights", type=Path, help="ResNet-50's, for the photographs and VOC")
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     names = [name.strip() for name in args.rows.split(";") if name.strip()] or list(ROWS)
@@ -108,7 +130,7 @@ def main() -> None:
     if args.json and args.json.is_file():
         found = json.loads(args.json.read_text())
     for seed in range(args.seeds):
-        with photographs(args.photographs, args.weights, seed) if args.photographs else digits(seed) as (data, common):
+        with task(args, seed) as (data, common):
             for draw, name in itertools.product(args.draws.split(","), names):
                 row = found.setdefault(f"{draw} {name}", {key: [] for key in KEYS})
                 if len(row["plain"]) > seed:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from sklearn.metrics import average_precision_score
 from torch import Tensor
 from training_workers import SMALL, scenes
 
@@ -67,11 +68,39 @@ def test_a_look_is_believed_as_far_as_it_tells(clean: bool) -> None:
     """Two equally noisy looks count alike; one that is ten times as noisy does not count. With and without truth."""
     for noise, low, high in (((1.0, 1.0), 0.75, 1.5), ((1.0, 10.0), 0.0, 0.0), ((1.0, 1.6), 0.25, 0.5)):
         looks, true, observed = held_out(4000, noise)
-        weight, line = believe(looks, feed_of(true if clean else None, observed))
-        assert low <= weight <= high, noise
-        assert line.k == pytest.approx(float(true.sum(1).float().mean()), rel=0.02 if clean else 0.1)
-    alone, _ = believe(Looks(looks.whole), feed_of(true if clean else None, observed))
-    assert alone == 0
+        belief = believe(looks, feed_of(true if clean else None, observed))
+        assert low <= belief.weight <= high, noise
+        assert belief.line.k == pytest.approx(float(true.sum(1).float().mean()), rel=0.02 if clean else 0.1)
+    assert believe(Looks(looks.whole), feed_of(true if clean else None, observed)).weight == 0
+
+
+def companions(rows: int, *, seed: int = 0) -> tuple[Looks, Tensor, np.ndarray]:
+    """Class b comes with a, which its own score says nothing of."""
+    rng = torch.Generator().manual_seed(seed)
+    true = (torch.rand(rows, 6, generator=rng) < 0.3).to(torch.uint8)
+    true[:, 1] |= true[:, 0] & (torch.rand(rows, generator=rng) < 0.7)
+    true[:, 5] |= ~true.any(1)
+    observed = torch.zeros(true.shape, dtype=torch.int8)
+    observed.scatter_(1, torch.multinomial(true.float(), 1, generator=rng), 1)
+    whole = 4.0 * true - 2 + 1.5 * torch.randn(true.shape, generator=rng)
+    whole[:, 1] = torch.randn(rows, generator=rng)
+    return Looks(whole), true, observed.numpy()
+
+
+def test_other_classes_count_where_true_labels_say_so() -> None:
+    looks, true, observed = companions(1500)
+    belief = believe(looks, feed_of(true, observed))
+    assert belief.context is not None
+    new, truth, _ = companions(4000, seed=1)
+    z, alone = belief.logits(new.whole), belief.line.logits(new.whole)
+    assert average_precision(z[:, 1], truth[:, 1]) > average_precision(alone[:, 1], truth[:, 1]) + 0.1
+    for off in (believe(looks, feed_of(true, observed), context=False), believe(looks, feed_of(None, observed))):
+        assert off.context is None
+        torch.testing.assert_close(off.logits(new.whole), off.line.logits(new.whole))
+
+
+def average_precision(scores: Tensor, true: Tensor) -> float:
+    return float(average_precision_score(true.numpy(), scores.numpy()))
 
 
 def test_a_teacher_looks_at_the_whole_and_at_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,8 +19,10 @@ from training_workers import SMALL, scenes
 import onelabel
 from onelabel.labels import Labels
 from onelabel.losses.calibrate import Calibration
-from onelabel.training import Run, TrainConfig, TrainingError, train
+from onelabel.losses.context import Context
+from onelabel.training import Run, TrainConfig, TrainingError, prepare, train
 from onelabel.training.feeds import Feed
+from onelabel.training.looking import Belief
 from onelabel.training.step import Step
 from onelabel.training.student import Student, targets
 from onelabel.training.teaching import HEAD, Start, wants_student
@@ -53,16 +55,21 @@ def simulated(rows: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor, float, 
 @pytest.mark.parametrize("k", [1.5, 2.5, 6.0])
 @pytest.mark.parametrize("rows_at_a_time", [64, 65_536])
 @pytest.mark.parametrize("smoothing", [0.0, 0.2])
-def test_targets(k: float, rows_at_a_time: int, smoothing: float, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("context", [False, True])
+def test_targets(
+    k: float, rows_at_a_time: int, smoothing: float, context: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("onelabel.training.student.ROWS", rows_at_a_time)
     s, _, observed, slope, intercept = simulated(300)
     observed[::3, 0] = torch.where(observed[::3, 0] == 0, -1, 1).to(torch.int8)
-    q = targets(
-        Calibration(np.array([slope]), np.zeros(0), intercept.numpy(), k),
-        s,
-        Labels.from_matrix(observed.numpy()).on("cpu"),
-        smoothing=smoothing,
-    )
+    told = None
+    z = slope * s + intercept
+    if context:
+        rng = torch.Generator().manual_seed(1)
+        told = Context(torch.randn(8, 8, generator=rng).fill_diagonal_(0), torch.rand(8, generator=rng), torch.ones(8))
+        z = z + (torch.sigmoid(z) - told.mean) @ told.weights + 1
+    belief = Belief(0.5, Calibration(np.array([slope]), np.zeros(0), intercept.numpy(), k), told)
+    q = targets(belief, s, Labels.from_matrix(observed.numpy()).on("cpu"), smoothing=smoothing)
     assert q.min() >= smoothing / 2
     q = (q - smoothing / 2) / (1 - smoothing)
     assert q.sum(1).mean().item() == pytest.approx(k, abs=1e-4)
@@ -71,10 +78,10 @@ def test_targets(k: float, rows_at_a_time: int, smoothing: float, monkeypatch: p
     shifts = []
     for c in range(8):
         unknown = observed[:, c] == 0
-        order = s[unknown, c].argsort()
+        order = z[unknown, c].argsort()
         assert (q[unknown, c][order].diff() >= -1e-7).all()
         unknown &= (q[:, c] > 1e-4) & (q[:, c] < 1 - 1e-4)  # beyond, float32 has no digits left for the shift
-        shifts.append(torch.logit(q[unknown, c].double()) - 1.5 * (slope * s[unknown, c] + intercept[c]))
+        shifts.append(torch.logit(q[unknown, c].double()) - 1.5 * z[unknown, c])
     every = torch.cat(shifts)
     torch.testing.assert_close(every, every.mean().expand_as(every), rtol=0, atol=5e-3)  # one shift for all entries
 
@@ -129,19 +136,12 @@ def wanted(method: str, parts: tuple[str, ...] = ("train", "validation"), **sett
     return wants_student(TrainConfig.make(settings).resolved(), onelabel.method(method), feeds)
 
 
-@pytest.mark.parametrize("mode", ["finetune", "linearinit"])
+@pytest.mark.parametrize("mode", ["finetune", "linearinit", "linear"])
 def test_who_gets_a_student(mode: str) -> None:
     assert wanted("roll-call", mode=mode)
     assert not wanted("em", mode=mode)
     assert wanted("em", mode=mode, student="on")
     assert not wanted("roll-call", mode=mode, student="off")
-
-
-def test_a_head_alone_gets_none() -> None:
-    assert not wanted("roll-call", mode="linear")
-    assert not wanted("roll-call", mode="linear", student="off")
-    with pytest.raises(ValueError, match=r"student: 'on' needs a network to fine-tune; mode 'linear' trains a head"):
-        wanted("roll-call", mode="linear", student="on")
 
 
 def test_no_held_out_rows(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -233,6 +233,25 @@ def test_killed_once_in_each_phase(tmp_path: Path, whole: Path) -> None:
         go(tmp_path / "cut", dies_at=dies_at)
     go(tmp_path / "cut")
     assert_same_run(whole, tmp_path / "cut")
+
+
+@pytest.mark.parametrize("context", ["auto", "off"])
+def test_a_student_of_a_head_alone(context: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On features: made once for both phases; killed in either it goes on to the same numbers."""
+    made = []
+    features = prepare.features_of
+    monkeypatch.setattr(prepare, "features_of", lambda *given: made.append(1) or features(*given))
+    settings = {"mode": "linear", "student": "on", "student_context": context, "epochs": 3, "lr": 0.01}
+    run = go(tmp_path / "whole", **settings)
+    assert run is not None
+    assert len(made) == len(small().parts)
+    assert [row["phase"] for row in run.history] == ["linear"] * 3 + ["student"] * 3
+    held = [row["validation_mAP_ema"] for row in run.history]
+    assert run.result["validation_mAP"] == pytest.approx(max(held))
+    for dies_at in (4, 13):  # three updates an epoch
+        go(tmp_path / "cut", dies_at=dies_at, **settings)
+    go(tmp_path / "cut", **settings)
+    assert_same_run(tmp_path / "whole", tmp_path / "cut")
 
 
 def test_a_student_starts_where_its_teacher_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -347,5 +366,6 @@ def test_targets_are_smoothed_where_the_rate_is_annealed() -> None:
     assert TrainConfig(schedule="cosine").resolved().student_smoothing == 0.2
     assert TrainConfig().resolved().student_smoothing == 0.0
     assert TrainConfig(student_smoothing=0.1, schedule="cosine").resolved().student_smoothing == 0.1
+    assert TrainConfig(mode="linear").resolved().student_smoothing == 0.1
     with pytest.raises(ValueError, match="student_smoothing: 1"):
         TrainConfig(student_smoothing=1.0)

@@ -89,7 +89,7 @@ def _plain_and_averaged(cell: Cell) -> str:
 
 
 def students(found: Results, dataset: str) -> str:
-    """Every fine-tuning that taught a student, or was told not to: what each part of it is worth."""
+    """Every training that taught a student, or was told not to: what each part of it is worth."""
     rows = [
         r
         for r in found.rows
@@ -106,7 +106,7 @@ def students(found: Results, dataset: str) -> str:
             ]
             teacher, student = (
                 statistics.fmean(values) if (values := [v for r in mine.rows if (v := _validation(r, phase))]) else None
-                for phase in ("finetune", "student")
+                for phase in ("linear" if first.mode == "linear" else "finetune", "student")
             )
             lines.append((
                 draw, -(mine.mean("test_map") or 0),
@@ -117,14 +117,14 @@ def students(found: Results, dataset: str) -> str:
             ))  # fmt: skip
     if not lines:
         return ""
-    columns = ("method", "draw", "student: looks, smoothing", "seeds", "validation: teacher", "student", "test mAP",
-               "averaged, flips", "seconds", "commit")  # fmt: skip
+    columns = ("method", "draw", "student: looks, context, smoothing", "seeds", "validation: teacher", "student",
+               "test mAP", "averaged, flips", "seconds", "commit")  # fmt: skip
     notes = ("validation: best epoch, of the averaged weights where there are any",)
     ordered = tuple(line for *_, line in sorted(lines, key=lambda item: (item[0] != PUBLISHED, *item[:2])))
     return as_text(Sheet(f"{dataset}: teachers and students", columns, ordered, notes), "markdown")
 
 
-LOOKS = ("student_looks", "student_smoothing")
+LOOKS = ("student_looks", "student_context", "student_smoothing")
 
 
 def _validation(row: Row, phase: str) -> float | None:

@@ -54,10 +54,11 @@ class TrainConfig:
     linear_epochs: int = 25
     linear_lr: float = 1e-3
     linear_batch_size: int = 16
-    # after fine-tuning, a student of the method's calibrated probabilities; "auto": where the method asks for one
+    # after training, a student of the method's calibrated probabilities; "auto": where the method asks for one
     student: Literal["auto", "on", "off"] = "auto"
     student_looks: Literal["closer", "whole"] = "closer"  # whether its teacher looks at parts of the pictures too
-    student_smoothing: float | None = None  # of what it learns, towards 1/2; None: 0.2 with a cosine schedule, else 0
+    student_context: Switch = "auto"  # whether the other classes count where held-out rows with true labels say so
+    student_smoothing: float | None = None  # towards ½; None: 0.2 with a cosine schedule, 0.1 for a head, else 0
     # selection
     # of validation; "likelihood" needs no true labels, and is what "mAP" means where there are none
     select: Literal["mAP", "likelihood", "loss", "last"] = "mAP"
@@ -116,7 +117,8 @@ class TrainConfig:
 
         A new head over a pretrained backbone moves ten times faster, as the papers have it; over random weights that
         made training diverge where one rate for all layers did not (docs/training.md). Smoothed targets are learned
-        more slowly, which pays where the rate is brought down to nothing (docs/roll-call.md).
+        more slowly, which pays where the rate is brought down to nothing, and keep a linear head's logits small
+        (docs/roll-call.md).
         """
         from onelabel.models import starting_weights
 
@@ -126,7 +128,7 @@ class TrainConfig:
             mode = "linearinit" if method_info(self.method).cls.student and not random else "finetune"
         smoothing = self.student_smoothing
         if smoothing is None:
-            smoothing = 0.2 if self.schedule == "cosine" else 0.0
+            smoothing = 0.2 if self.schedule == "cosine" else 0.1 if mode == "linear" else 0.0
         lr, epochs, batch = DEFAULTS["linear" if mode == "linear" else "finetune"]
         return dataclasses.replace(
             self,

@@ -1,13 +1,14 @@
-"""How a teacher looks at pictures that a student is to learn: the whole, and closer at its parts.
+"""How a teacher looks at pictures that a student is to learn: the whole, closer at its parts, and what goes with what.
 
 A class is as present as in the part that shows it most, so the closer look is the largest of the parts' scores. It sees
 small things that the whole does not, and takes parts of things for others; how far it is to be believed is asked of
-the held-out rows, with or without true labels (docs/roll-call.md).
+the held-out rows, with or without true labels. Those with true labels also say which classes keep company, and what
+annotators who prefer some therefore left out (docs/roll-call.md).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from onelabel.losses.calibrate import Calibration, fit_calibration, log_likelihood
+from onelabel.losses.context import Context, fit_context
 from onelabel.losses.sample import draw_sample, known_sample
 from onelabel.training.evaluate import Probabilities, to_logits
 from onelabel.training.feeds import Feed
@@ -52,7 +54,7 @@ class Looks:
     @classmethod
     def take(cls, session: Session, feed: Feed, *, closer: bool = True) -> Looks:
         """With the network as it is; mirrored pictures count only where training mirrors."""
-        mirrors = session.config.augment != "none"
+        mirrors = session.config.augment != "none" and not session.phase.head_only
 
         def views(inputs: Tensor, p: Probabilities) -> tuple[Tensor, ...]:
             whole = (p(inputs) + p(inputs.flip(2))) / 2 if mirrors else p(inputs)
@@ -65,12 +67,27 @@ class Looks:
         return self.whole if self.closer is None else self.whole + weight * self.closer
 
 
-def believe(looks: Looks, feed: Feed) -> tuple[float, Calibration]:
+@dataclass(frozen=True)
+class Belief:
+    """What held-out rows make of a teacher's looks: how much the closer one counts, a line, and the other classes."""
+
+    weight: float
+    line: Calibration
+    context: Context | None = None
+
+    def logits(self, looks: Tensor) -> Tensor:
+        """Of looks combined by `weight`, N×L, calibrated logits."""
+        z = self.line.logits(looks)
+        return z if self.context is None else self.context.logits(z)
+
+
+def believe(looks: Looks, feed: Feed, *, context: bool = True, show: bool = False) -> Belief:
     """The closer look's weight, and σ(a·s + b_l) of the sum, by maximum likelihood on held-out rows.
 
-    Of their true labels where they have them, else of their one observed label as a draw from those present.
+    Of their true labels where they have them, else of their one observed label as a draw from those present. True
+    labels also tell what other classes say of each, if asked for `context`; of one label a row it is too little.
     """
-    best: tuple[float, float, Calibration] | None = None
+    best: tuple[float, Belief] | None = None
     for weight in WEIGHTS if looks.closer is not None else (0.0,):
         scores = looks.combined(weight)
         if feed.true is not None:
@@ -80,6 +97,11 @@ def believe(looks: Looks, feed: Feed) -> tuple[float, Calibration]:
         line = fit_calibration(sample, knots=(), doubt=doubt)
         found = log_likelihood(line, sample, doubt=doubt)
         if best is None or found > best[0]:
-            best = found, weight, line
+            best = found, Belief(weight, line)
+            learned = sample
     assert best is not None
-    return best[1:]
+    belief = best[1]
+    if context and feed.true is not None:
+        told = fit_context(belief.line.logits(learned.scores), learned.observed > 0, show=show)
+        belief = replace(belief, context=told)
+    return belief

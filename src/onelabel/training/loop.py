@@ -93,7 +93,7 @@ def train(
         position = checkpoints.position() if resume else Position()
         config = replace(config, hyper={**config.hyper, **position.hyper})
         criterion = fresh_method(config, method, splits, classifier)
-        start = None
+        start, trained, own = None, None, feeds
         if wants_student(config, criterion, feeds):
             start = Start(classifier, folder, resumed=config.mode == "linearinit" and position.phase == 1)
         phases = phases_of(config, student=start is not None)
@@ -103,7 +103,8 @@ def train(
                 continue
             if phase.name == "student" and not isinstance(criterion, Student):  # resumed in it
                 criterion = Student().bind(splits.train.observed)
-            trained, own = subject(classifier, feeds, criterion, fabric, config, phase)
+            if trained is None or phase.name != "student":  # who is taught has what the teacher had
+                trained, own = subject(classifier, feeds, criterion, fabric, config, phase)
             if phase.name == "linear" and position.begins and not isinstance(method, Method):
                 position.hyper = tune(config, own, phase, fabric)
                 if position.hyper:
@@ -219,7 +220,7 @@ def finish(session: Session, classifier: Classifier, feeds: Feeds, position: Pos
             found["best_phase"] = best.phase  # the student's, or still its teacher's
         for part in ("validation", "test"):
             if part in feeds:
-                flip = config.flip_test and part == "test" and session.phase.name != "linear"
+                flip = config.flip_test and part == "test" and not session.phase.head_only
                 scores = session.scores_flips(feeds[part], flip=flip)
                 for suffix, each in zip(("", "_flip"), scores, strict=False):
                     found[f"{part}_mAP{suffix}"] = mean_ap(each, feeds[part], empty=config.empty_classes)
@@ -253,7 +254,7 @@ def warn_of_the_probe(position: Position, config: TrainConfig) -> None:
 
 def warn_of_the_time(phases: list[Phase], config: TrainConfig, feed: Feed, fabric: Any) -> None:
     """Say what is quicker where a network learns many large pictures without a GPU; the bar counts one phase alone."""
-    epochs = sum(phase.epochs for phase in phases if phase.name != "linear")
+    epochs = sum(phase.epochs for phase in phases if not phase.head_only)
     slow = epochs * feed.rows * config.size**2 > SLOW and config.backbone not in SMALL
     if slow and isinstance(feed.part, Dataset) and fabric.device.type == "cpu" and fabric.is_global_zero:
         say(

@@ -187,15 +187,15 @@ def subject(
     if isinstance(feeds["train"].part, FeatureDataset):
         classifier.to(fabric.device)
         values = {name: classifier.backbone(feed.inputs) for name, feed in feeds.items()}
-    elif phase.name == "linear" or looks:
+    elif phase.head_only or looks:
         classifier.to(fabric.device)
-        wanted = feeds if phase.name == "linear" else {"train": feeds["train"]}
+        wanted = feeds if phase.head_only else {"train": feeds["train"]}
         values = {name: features_of(classifier, feed, fabric, config) for name, feed in wanted.items()}
     if looks:
         found = values["train"]
         assert found is not None
         criterion.to(fabric.device).bind_features(found)
-    if phase.name != "linear":
+    if not phase.head_only:
         return classifier, feeds
     made = {name: Feed(feeds[name].part, fabric.device, inputs=value) for name, value in values.items()}
     return Classifier(nn.Identity(), classifier.head, num_classes=classifier.num_classes), made

@@ -243,7 +243,7 @@ class RunFolder:
             self.recorder.write(self.path)
         best = position.bests["ema" if self.config.ema else "plain"]
         new = best.epoch == position.epoch - 1 or not (self.path / "weights-best.safetensors").is_file()
-        if session.phase.name != "linear" and best.weights and position.update == 0 and new:
+        if not session.phase.head_only and best.weights and position.update == 0 and new:
             self._weights("best", best.weights, session.classifier)
 
     def _metrics(self, history: list[dict[str, Any]]) -> None:

@@ -27,19 +27,21 @@ from onelabel.training.step import Network, Step
 
 @dataclass(frozen=True)
 class Phase:
-    """A stretch of training with its own epochs, batch and learning rate; "linear" trains the head on features."""
+    """A stretch of training with its own epochs, batch and learning rate; `head_only` trains the head on features."""
 
     name: str
     epochs: int
     batch_size: int
     lr: float
+    head_only: bool = False
 
 
 def phases_of(config: TrainConfig, *, student: bool = False) -> list[Phase]:
-    """The phases of a resolved config; `student` adds the one that learns what fine-tuning found."""
+    """The phases of a resolved config; `student` adds the one that learns what the last found."""
     epochs, batch_size, lr = config.epochs or 1, config.batch_size or 1, config.lr or 0.0
-    last = Phase("linear" if config.mode == "linear" else "finetune", epochs, batch_size, lr)
-    first = Phase("linear", config.linear_epochs, config.linear_batch_size, config.linear_lr)
+    alone = config.mode == "linear"
+    last = Phase("linear" if alone else "finetune", epochs, batch_size, lr, head_only=alone)
+    first = Phase("linear", config.linear_epochs, config.linear_batch_size, config.linear_lr, head_only=True)
     again = [dataclasses.replace(last, name="student")] if student else []
     return [*([first] if config.mode == "linearinit" else []), last, *again]
 
@@ -64,7 +66,7 @@ class Session:
     ) -> None:
         self.classifier, self.criterion, self.train, self.fabric = classifier, criterion, train, fabric
         self.config, self.phase, self.device, self.recorder = config, phase, train.device, recorder
-        linear = phase.name == "linear"
+        linear = phase.head_only
         cuda = self.device.type == "cuda"
         classifier.to(self.device)
         if cuda and not linear:
@@ -93,7 +95,7 @@ class Session:
         self.step = self._step()
 
     def _step(self) -> Step:
-        pictures = self.phase.name != "linear"
+        pictures = not self.phase.head_only
         views = None
         if self.criterion.needs.views > 1 or (pictures and self.config.augment == "strong"):
             views = PictureViews(self.classifier, self.config) if pictures else FeatureViews()
@@ -127,7 +129,7 @@ class Session:
     def begin_epoch(self, epoch: int) -> None:
         """Training mode, and the backbone frozen or thawed; a change of that needs another captured step."""
         self.network.train()
-        frozen = self.phase.name != "linear" and epoch < self.config.freeze_epochs
+        frozen = not self.phase.head_only and epoch < self.config.freeze_epochs
         if frozen:
             self.classifier.backbone.eval()
         if frozen != self.frozen:

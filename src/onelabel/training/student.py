@@ -1,8 +1,8 @@
 """A student of a method's calibrated probabilities: docs/roll-call.md.
 
-The teacher's logits on held-out rows are turned into probabilities σ(a·s + b_l) by maximum likelihood (`looking`). The
-same line, steeper by SHARPEN and moved so that a training row has as many labels as a held-out one, gives the training
-set's targets, smoothed a little; a fresh start of the network learns them.
+The teacher's logits on held-out rows are turned into probabilities by maximum likelihood (`looking`). The same reading,
+steeper by SHARPEN and moved so that a training row has as many labels as a held-out one, gives the training set's
+targets, smoothed a little; a fresh start of the network learns them.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from onelabel.contract import Batch, Needs
-from onelabel.losses.calibrate import Calibration
 from onelabel.methods.memory import Remembering
 
 if TYPE_CHECKING:
     from onelabel.labels import Labels
+    from onelabel.training.looking import Belief
 
 #: How much steeper than calibrated a student's targets are. Calibrated ones taught less, by validation mAP on VOC 2012.
 SHARPEN = 1.5
@@ -28,40 +28,44 @@ ROWS = 65_536
 
 @torch.no_grad()
 def targets(
-    line: Calibration,
-    logits: Tensor,
+    belief: Belief,
+    looks: Tensor,
     observed: Any,
     *,
     sharpen: float = SHARPEN,
     smoothing: float = 0.0,
     steps: int = 50,
 ) -> Tensor:
-    """q = σ(sharpen·line + c) of the training rows, N×L, c such that they have `line.k` labels each; known is known.
+    """q = σ(sharpen·z + c) of the training rows, N×L, z what held-out rows make of their looks; known is known.
 
-    A network's logits on rows it was trained on lie elsewhere than on others; how many labels a row has does not.
+    A network's logits on rows it was trained on lie elsewhere than on others; how many labels a row has does not, so c
+    is such that they have `belief.line.k` each, as the held-out rows.
     Returned is (1 − ε)·q + ε/2 with ε the `smoothing`, of what is known too.
     """
 
     def parts() -> Any:
-        for start in range(0, len(logits), ROWS):
-            rows = torch.arange(start, min(start + ROWS, len(logits)), device=logits.device)
+        for start in range(0, len(looks), ROWS):
+            rows = torch.arange(start, min(start + ROWS, len(looks)), device=looks.device)
             yield rows, observed.rows(rows)
 
+    steep = torch.empty_like(looks)
+    for rows, _ in parts():
+        steep[rows] = sharpen * belief.logits(looks[rows])
+
     def counted(shift: float) -> float:
-        total = torch.zeros((), dtype=torch.float64, device=logits.device)
+        total = torch.zeros((), dtype=torch.float64, device=looks.device)
         for rows, z in parts():
-            p = torch.sigmoid(sharpen * line.logits(logits[rows]) + shift)
+            p = torch.sigmoid(steep[rows] + shift)
             total += torch.where(z == 0, p, (z > 0).to(p)).sum(dtype=torch.float64)
-        return float(total) / max(len(logits), 1)
+        return float(total) / max(len(looks), 1)
 
     low, high = -30.0, 30.0
     for _ in range(steps):
         middle = (low + high) / 2
-        low, high = (middle, high) if counted(middle) < line.k else (low, middle)
-    found = torch.empty_like(logits)
+        low, high = (middle, high) if counted(middle) < belief.line.k else (low, middle)
     for rows, z in parts():
-        found[rows] = torch.where(z == 0, torch.sigmoid(sharpen * line.logits(logits[rows]) + low), (z > 0).to(logits))
-    return found.mul_(1 - smoothing).add_(smoothing / 2)
+        steep[rows] = torch.where(z == 0, torch.sigmoid(steep[rows] + low), (z > 0).to(steep))
+    return steep.mul_(1 - smoothing).add_(smoothing / 2)
 
 
 class Student(Remembering):

@@ -23,12 +23,9 @@ HEAD = "start-head.safetensors"
 
 
 def wants_student(config: TrainConfig, criterion: Method, feeds: dict[str, Feed]) -> bool:
-    """Whether a student follows: fine-tuning only, where told to, or where the method asks and held-out rows allow."""
+    """Whether a student follows: where told to, or where the method asks for one and held-out rows allow it."""
     told = config.student == "on"
-    if config.mode == "linear" and told:
-        raise ValueError("student: 'on' needs a network to fine-tune; mode 'linear' trains a head alone")
-    asked = told or (config.student == "auto" and criterion.student)
-    if config.mode == "linear" or not asked:
+    if not told and not (config.student == "auto" and criterion.student):
         return False
     missing = student_lacks(config, feeds.get("validation"))
     if missing and told:
@@ -78,12 +75,17 @@ class Start:
     def teach(self, session: Session, feeds: dict[str, Feed], best: Best, splits: Any) -> Student:
         """After the teacher: its probabilities of the training set, and the network back where it began."""
         fill_state(session.classifier, best.weights)
-        closer = session.config.student_looks == "closer"
-        weight, line = believe(Looks.take(session, feeds["validation"], closer=closer), feeds["validation"])
-        logits = Looks.take(session, feeds["train"], closer=closer and weight > 0).combined(weight)
-        q = targets(line, logits, session.train.observed, smoothing=session.config.student_smoothing or 0.0)
-        say(f"student: {line.k:.2f} labels a row by the held-out rows; a closer look counts {weight:g} times")
-        fill_state(self.classifier, self.weights)
+        config, held = session.config, feeds["validation"]
+        closer = config.student_looks == "closer" and not session.phase.head_only  # features have no parts
+        context, show = config.student_context == "auto", session.fabric.is_global_zero
+        belief = believe(Looks.take(session, held, closer=closer), held, context=context, show=show)
+        looks = Looks.take(session, feeds["train"], closer=closer and belief.weight > 0).combined(belief.weight)
+        q = targets(belief, looks, session.train.observed, smoothing=config.student_smoothing or 0.0)
+        say(
+            f"student: {belief.line.k:.2f} labels a row by the held-out rows; a closer look counts {belief.weight:g} "
+            f"times, other classes {'count' if belief.context else 'do not count'}"
+        )
+        fill_state(self.classifier, self.weights, strict=False)  # what probes chose of the head (`naming`) stays
         made = Student()
         made.bind(splits.train.observed)
         return made.to(q.device).teach(q)
