@@ -56,7 +56,7 @@ SEARCHED = (
     "best by validation mAP, learning rate and batch size included, on the seeds that all of them have."
 )
 STUDENTS = (
-    "Fine-tunings after which a student was taught by the averaged weights ([roll call](roll-call.md)), or was not."
+    "Trainings after which a student was taught by the averaged weights ([roll call](roll-call.md)), or was not."
 )
 TUNED_DRAWS = "Test mAP, plain / of averaged weights and mirrored test pictures."
 ORDERED = (

@@ -65,8 +65,8 @@ def candidates(
 
 
 def _without(settings: Mapping[str, Any], free: set[str]) -> dict[str, Any]:
-    """Settings but for some; features whose network is not said are of the protocols' own."""
-    whole = {"backbone": "resnet50", "size": 448, **settings}
+    """Settings but for some; what is not said is the protocols' own network, and a teacher that takes each class alone."""
+    whole = {"backbone": "resnet50", "size": 448, "student_context": "off", **settings}
     return _but(whole, free)
 
 

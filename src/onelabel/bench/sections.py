@@ -103,6 +103,7 @@ def students(found: Results, dataset: str) -> str:
             told = [
                 first.settings.get("student", "on"),
                 *(f"{first.settings[k]}" for k in LOOKS if k in first.settings),
+                *["other classes"] * (first.settings.get("student_context") == "auto"),
             ]
             teacher, student = (
                 statistics.fmean(values) if (values := [v for r in mine.rows if (v := _validation(r, phase))]) else None
@@ -117,14 +118,14 @@ def students(found: Results, dataset: str) -> str:
             ))  # fmt: skip
     if not lines:
         return ""
-    columns = ("method", "draw", "student: looks, context, smoothing", "seeds", "validation: teacher", "student",
+    columns = ("method", "draw", "student: looks, smoothing", "seeds", "validation: teacher", "student",
                "test mAP", "averaged, flips", "seconds", "commit")  # fmt: skip
     notes = ("validation: best epoch, of the averaged weights where there are any",)
     ordered = tuple(line for *_, line in sorted(lines, key=lambda item: (item[0] != PUBLISHED, *item[:2])))
     return as_text(Sheet(f"{dataset}: teachers and students", columns, ordered, notes), "markdown")
 
 
-LOOKS = ("student_looks", "student_context", "student_smoothing")
+LOOKS = ("student_looks", "student_smoothing")
 
 
 def _validation(row: Row, phase: str) -> float | None:

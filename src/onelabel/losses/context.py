@@ -23,15 +23,15 @@ SLOW = 10_000_000
 
 @dataclass(frozen=True)
 class Context:
-    """Logits that know of each other: z_l + Σ_{m≠l} w_ml·(σ(z_m) − mean_m) + shift_l.
+    """Logits that know of each other: z_l + Σ_{m≠l} v_ml·(σ(z_m) − mean_m) + d_l.
 
     A table makes a chair likelier, whatever the chair looks like. Annotators who prefer some classes leave out what
     mostly comes beside these; here it is given back.
     """
 
-    weights: Tensor  #: L×L, w[m, l] what m says of l; 0 on the diagonal
+    weights: Tensor  #: v, L×L, of m and l what m says of l; 0 on the diagonal
     mean: Tensor  #: of the rows learned from, L
-    shift: Tensor  #: L
+    shift: Tensor  #: d, L
 
     def logits(self, z: Tensor) -> Tensor:
         """Of z, N×L, each class's logit by itself."""
@@ -44,12 +44,12 @@ def fit_context(
 ) -> Context | None:
     """A logistic regression of each class on the others, pulled to nothing as far as the rows themselves say.
 
-    Maximises Σ log P(y | z) − λ·Σ(w² + shift²), with the λ that does best on rows left out of it, a fifth at a time.
-    None where no λ does better there than the logits as they are (of few rows most often), or where there are fewer
+    Maximises Σ log P(y | z) − ρ·Σ(v² + d²), with the ρ that does best on rows left out of it, a fifth at a time.
+    None where no ρ does better there than the logits as they are (of few rows most often), or where there are fewer
     rows than classes.
 
     Args:
-        logits: n×L, calibrated. true: n×L, 0 or 1. penalties: λ, falling; two after the best end it.
+        logits: n×L, calibrated. true: n×L, 0 or 1. penalties: ρ, falling; two after the best end it.
         show: a bar, where it takes seconds.
     """
     z, y = logits.double(), true.to(logits.device).double()

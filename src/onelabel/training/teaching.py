@@ -11,7 +11,7 @@ from onelabel.training.config import TrainConfig
 from onelabel.training.evaluate import draws
 from onelabel.training.feeds import Feed
 from onelabel.training.files import explaining, read_tensors, write_tensors
-from onelabel.training.looking import Looks, believe
+from onelabel.training.looking import Belief, Looks, believe
 from onelabel.training.machine import TrainingError
 from onelabel.training.run import RunFolder
 from onelabel.training.session import Session
@@ -44,6 +44,12 @@ def student_lacks(config: TrainConfig, feed: Feed | None) -> str:
     if feed.true is None and not draws(feed):
         return "validation rows with true labels, or with exactly one observed positive"
     return ""
+
+
+def told_of(belief: Belief, closer: bool) -> str:
+    """What they made of the teacher's closer look, where it took one, and of the other classes."""
+    looked = f"; a closer look counts {belief.weight:g} times" if closer else ""
+    return f"{looked}; each class {'also by what the others say' if belief.context else 'by itself'}"
 
 
 class Start:
@@ -81,10 +87,7 @@ class Start:
         belief = believe(Looks.take(session, held, closer=closer), held, context=context, show=show)
         looks = Looks.take(session, feeds["train"], closer=closer and belief.weight > 0).combined(belief.weight)
         q = targets(belief, looks, session.train.observed, smoothing=config.student_smoothing or 0.0)
-        say(
-            f"student: {belief.line.k:.2f} labels a row by the held-out rows; a closer look counts {belief.weight:g} "
-            f"times, other classes {'count' if belief.context else 'do not count'}"
-        )
+        say(f"student: {belief.line.k:.2f} labels a row by the held-out rows{told_of(belief, closer)}")
         fill_state(self.classifier, self.weights, strict=False)  # what probes chose of the head (`naming`) stays
         made = Student()
         made.bind(splits.train.observed)
