@@ -348,6 +348,26 @@ def test_students_are_shown_beside_their_teachers_by_setting_and_draw() -> None:
     assert page.students(tables.Results(some_rows(), {}), "voc2012") == ""
 
 
+def test_runs_from_before_teachers_asked_other_classes_stand_where_none_asks() -> None:
+    (planned,) = bench.make_plan("voc2012", ["roll-call"], modes=["linearinit"], seeds=[0])
+    assert planned.settings["student_context"] == "off"  # until the recipe's own runs are made with it
+    before = planned.row(test_map=88.0, validation_map=89.0)
+    before = dataclasses.replace(before, settings={k: v for k, v in before.settings.items() if k != "student_context"})
+    asked = dataclasses.replace(before, settings={**before.settings, "student_context": "auto"})
+    assert tables.pick([before], "voc2012", "roll-call", "linearinit") is not None
+    assert tables.pick([asked], "voc2012", "roll-call", "linearinit") is None
+
+
+def test_a_heads_student_stands_beside_the_head() -> None:
+    how = {"lr": 1e-4, "batch_size": 8, "student": "on", "student_context": "auto"}
+    (planned,) = bench.make_plan("voc2012", ["em"], modes=["linear"], seeds=[0], search=False, settings=how)
+    history = [{"phase": "linear", "validation_mAP": 86.0}, {"phase": "student", "validation_mAP": 87.0}]
+    found = tables.Results([planned.row(test_map=85.0, history=history, seconds=9.0, commit="abc1234")], {})
+    (line,) = (line for line in page.students(found, "voc2012").splitlines() if "em (linear)" in line)
+    assert line.split(" | ")[1:7] == ["uniform1200", "on, other classes", "1", "86.00", "87.00", "85.00"]
+    assert tables.pick(found.rows, "voc2012", "em", "linear") is None
+
+
 def test_published_precision_of_pseudo_labels_stands_beside_ours() -> None:
     sheet = tables.build("em.2", Found([], {}))
     of = {row[0]: dict(zip(sheet.columns, row, strict=True)) for row in sheet.rows if row[0].startswith("APL")}

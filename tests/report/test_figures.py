@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,10 @@ from sklearn.metrics import average_precision_score
 
 import onelabel
 from onelabel.bench.results import read
-from onelabel.report import figures
+from onelabel.report import figures, style
 from onelabel.report.draw import draw, listed
 from onelabel.report.figures import FIGURES, entry
-from onelabel.report.figures.epochs import LIMITS, pooled_distance, quantiles, score_columns
+from onelabel.report.figures.epochs import LIMITS, phases, pooled_distance, quantiles, score_columns
 from onelabel.report.figures.outcomes import expected_share, pseudo_label_of, share_by_confidence
 from onelabel.report.figures.surface import filter_directions, kept_surface, loss_surface, run_surface
 from onelabel.report.figures.sweeps import found_sweeps, observed_labels
@@ -95,6 +96,25 @@ def test_positive_loss_and_learning_curves(runs: list[Any]) -> None:
         np.testing.assert_array_equal(lines(fig)[run.label][1], [row["validation_mAP"] for row in run.history])
     fig = figures.apl_variants(runs[:2], warmup=2)
     assert fig.axes[0].get_xlim()[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("names", "begun"),
+    [
+        (["linear", "linear", "finetune", "student", "student"], {2.5: "fine-tuning", 3.5: "student"}),
+        (["linear", "student"], {1.5: "student"}),
+        (["finetune"] * 3, {}),
+    ],
+)
+def test_curves_say_where_a_phase_begins(names: list[str], begun: dict[float, str]) -> None:
+    history = [{"phase": name, "epoch": i, "validation_mAP": 50.0 + i} for i, name in enumerate(names)]
+    run = SimpleNamespace(history=history)
+    _, ax = style.canvas()
+    phases(ax, [SimpleNamespace(history=[]), run])
+    assert {
+        float(np.asarray(line.get_xdata())[0]): text.get_text() for line, text in zip(ax.lines, ax.texts, strict=True)
+    } == begun
+    assert len(ax.lines) == len(begun)
 
 
 def test_heatmap_columns_are_normalised_histograms(runs: list[Any]) -> None:

@@ -14,6 +14,8 @@ from onelabel.report.runs import RunView
 from onelabel.training.recording import EDGES, GROUPS, Recording
 
 Floats = NDArray[np.float64]
+#: What a figure calls the phases of a training, where their own names are no words.
+PHASES = {"finetune": "fine-tuning"}
 LIMITS = np.concatenate([[-16.0], EDGES, [16.0]])
 
 
@@ -203,13 +205,15 @@ def recorded_with_truth(run: RunView, part: str, *groups: str) -> Recording:
 
 
 def phases(ax: Any, runs: Sequence[Any]) -> None:
-    """A line where the linear phase ends and fine-tuning begins, of the first run that has both."""
+    """A line where a phase ends and the next begins, of the first run that has several."""
     for run in runs:
-        linear = sum(row.get("phase") == "linear" for row in run.history)
-        if 0 < linear < len(run.history):
-            ax.axvline(linear + 0.5, color=style.MUTED, ls=(0, (1, 1.4)), lw=1.2)
-            ax.annotate("fine-tuning", (linear + 0.5, 1), xycoords=("data", "axes fraction"), rotation=90, va="top",
-                        ha="right", fontsize=8, color=style.MUTED)  # fmt: skip
+        names = [row.get("phase", "") for row in run.history]
+        begun = [i for i in range(1, len(names)) if names[i] != names[i - 1]]
+        for i in begun:
+            ax.axvline(i + 0.5, color=style.MUTED, ls=(0, (1, 1.4)), lw=1.2)
+            ax.annotate(PHASES.get(names[i], names[i]), (i + 0.5, 1), xycoords=("data", "axes fraction"), rotation=90,
+                        va="top", ha="right", fontsize=8, color=style.MUTED)  # fmt: skip
+        if begun:
             return
 
 
