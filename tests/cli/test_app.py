@@ -83,6 +83,10 @@ def test_debug_shows_the_error_itself_wherever_it_stands(place: list[str]) -> No
     [
         (["trian"], "No such command 'trian'"),
         (["train"], "Missing argument"),
+        (
+            ["audit", "estimate", "a", "b"],
+            "'ANSWERS'. Parquet from `onelabel review RECOVERED --export`, or",
+        ),
         (["methods", "--jsno"], "No such option"),
         (["train", "nowhere/", "--epochs", "many"], "epochs"),
     ],

@@ -85,7 +85,7 @@ def test_voc_malformed_lines_missing_pictures_and_lists(tmp_path: Path, picture:
     (main / "dog_val.txt").unlink()
     with pytest.raises(DataError, match=r"dog_val\.txt.*extract"):
         load_dataset("voc2012", root=tmp_path)
-    with pytest.raises(DataError, match="ImageSets/Main"):
+    with pytest.raises(DataError, match=r"ImageSets/Main; `onelabel data download voc2012 --root .*` fetches voc2012"):
         load_dataset("voc2012", root=tmp_path / "elsewhere")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 from collections.abc import Callable
@@ -124,6 +125,84 @@ def test_cells_that_were_divided_are_counted(class_folder: Path, capsys: pytest.
     assert "3 classes: " in out
     _, out, _ = check(capsys, str(file), "-o", "validation=0", "-o", "separator=", "--json")
     assert json.loads(out)["classes"] == {"a|b": 1, "dog": 1}
+
+
+TAGS = ["dog, person", "person, car", "car, dog", "dog", "person"]
+
+
+def _table(file: Path, labels: list[str]) -> Path:
+    rows = [f'{name}/{name}{i}.jpg,"{labels[i % len(labels)]}"' for name in ("cat", "dog", "owl") for i in range(4)]
+    rows += [f'more{i}.jpg,"{label}"' for i, label in enumerate(labels)]  # missing, and read all the same
+    file.write_text("\n".join(["path,label", *rows]))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("labels", "option"),
+    [
+        (TAGS, "separator=,"),
+        ([tag.replace(", ", ";") for tag in TAGS], "separator=;"),
+        (["dog, person", "dog", "person", "cat"], "separator=,"),  # one combination, of classes
+        (["dog, person", "person, car", "car, dog"], "separator=,"),  # none by itself
+        ([*TAGS, "cup, of paper"], "separator=,"),  # not all, but most
+        (["cup, paper", "dog", "cup"], None),  # there is no paper
+        (["cup, paper", "cup, plastic", "dog"], None),
+        (["tiger, Panthera tigris", "lion, Panthera leo", "cougar, puma"], None),
+        (["cup, of paper", "cup, of tin", "cup, of gold", "dog, cat", "dog", "cat"], None),  # the fewest
+        (["dog|person", "dog, person"], "separator=,"),
+        (["dog|person", "dog", "person"], None),
+    ],
+)
+def test_cells_that_seem_to_hold_several_labels_are_mentioned(
+    labels: list[str], option: str | None, class_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = _table(class_folder / "t.csv", labels)
+    splits = load_dataset(file, validation=0)
+    assert load_dataset(file, validation=0, separator="").report.names("undivided") == []
+    if option is None:
+        assert splits.report.names("undivided") == []
+        return
+    mark = option[-1]
+    (first,) = splits.report.names("undivided")
+    assert first.endswith(f"cells look like several labels, such as {next(x for x in labels if mark in x)!r}")
+    assert f"{first}: -o {shlex.quote(option)} (separator={mark!r}) divides them" in splits.left_out
+    _, out, _ = check(capsys, str(file), "-o", "validation=0", "-o", option)
+    assert "undivided" not in out or "dog|person" in labels
+    assert f"cells divided at {mark!r}" in out
+
+
+# --- classes that training has no row of ---------------------------------------------------------------------------
+
+
+def test_classes_whose_rows_are_all_held_out_are_mentioned(
+    class_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("ONELABEL_QUIET")
+    pictures = sorted(class_folder.glob("*/*.jpg"))
+    held = load_dataset(class_folder).validation.source.paths  # as published, whatever the classes
+    rows = [str(path.relative_to(class_folder)) for path in pictures]
+    for many, told in ((1, "1 class without a row in training: rare0 ("), (2, "2 classes .* training: rare0, rare1 (")):
+        names = {row: f"rare{number}" for number, row in enumerate(held[:many])}
+        file = class_folder / "t.csv"
+        file.write_text("\n".join(["path,label", *(f"{row},{names.get(row, 'cat')}" for row in rows)]))
+        splits = load_dataset(file, strict=True)
+        assert splits.validation.source.paths == held
+        assert splits.report.names("untrained") == sorted(names.values())
+        splits.tell()
+        assert re.search(re.escape(told).replace(r"\.\*", ".*"), capsys.readouterr().err)
+    assert not load_dataset(file, validation=0).left_out
+    _, out, _ = check(capsys, str(file))
+    assert "2 untrained: a class without a row in training" in out
+    assert "    rare1: 1 in validation\n" in out
+
+
+def test_many_classes_without_a_row_are_told_by_a_few(tmp_path: Path) -> None:
+    observed, test = np.zeros((4, 6), np.int8), np.eye(6, dtype=np.int8)
+    observed[:, 0] = 1
+    np.savez(tmp_path / "f.npz", X=np.ones((4, 2)), observed=observed, X_test=np.ones((6, 2)), observed_test=test)
+    splits = load_dataset(tmp_path / "f.npz", validation=0)
+    assert [(p.name, p.detail) for p in splits.report] == [(str(i), "1 in test") for i in range(1, 6)]
+    assert "5 classes without a row in training: 1, 2, 3 and 2 more (add some, or -o split_seed=N" in splits.left_out
 
 
 # --- repeats and names that cannot be printed ---------------------------------------------------------------------

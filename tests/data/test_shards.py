@@ -35,7 +35,7 @@ def test_keys_that_begin_anew_in_every_shard_are_other_pictures(tmp_path: Path, 
         _shard(tmp_path / f"{shard}.tar", members)
     splits = load_dataset(str(tmp_path / "*" / "*.tar"), kind="shards")
     assert {name: len(part) for name, part in splits.parts.items()} == {"train": 8, "validation": 4}
-    assert not splits.report.counts
+    assert set(splits.report.counts) == {"untrained"}  # every picture has a class of its own
     for part in splits.parts.values():
         for row, name in enumerate(part.source.paths):
             np.testing.assert_array_equal(part.source.square(row, 16), square_image(pictures[name], 16))

@@ -72,6 +72,15 @@ def test_plan_has_known_probabilities(made: Any, tmp_path: Path) -> None:
     assert (plan_audit(file, rows=5000).inclusion == 1).all()
 
 
+def test_what_is_not_there_names_the_command_that_writes_it(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"`onelabel audit plan RECOVERED --out .*a\.parquet` draws one"):
+        Plan.load(tmp_path / "a.parquet")
+    with pytest.raises(FileNotFoundError, match=rf"no recovered labels there; `onelabel recover {tmp_path}` writes"):
+        RecoveredFile.open(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"`onelabel recover DATA --out .*a\.parquet` writes them"):
+        RecoveredFile.open(tmp_path / "a.parquet")
+
+
 def test_rows_are_drawn_as_often_as_they_say(made: Any) -> None:
     file, _, _ = made
     hits, chance = np.zeros(1200), np.zeros(1200)
@@ -192,6 +201,8 @@ def test_answers_from_files(made: Any, tmp_path: Path) -> None:
     found = read_answers(tmp_path / "answers.parquet", plan, names)
     np.testing.assert_array_equal(found[1:], wanted[1:])
     assert not found[0].any()
+    with pytest.raises(FileNotFoundError, match=r"none\.csv: no answers there; .* --export .*none\.parquet` writes"):
+        read_answers(tmp_path / "none.csv", plan, names)
     (tmp_path / "bad.csv").write_text(f"row,class,value\n{plan.rows[0]},nothing,1\n")
     with pytest.raises(ValueError, match="not one of the 6 classes"):
         read_answers(tmp_path / "bad.csv", plan, names)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -432,13 +433,35 @@ def test_wrong_words_are_one_line(run_folders: dict[str, Path], tmp_path: Path) 
         draw("heatmapp", [], out)
     with pytest.raises(TypeError, match="figure 'heatmap' has no setting 'x'; it takes group, part"):
         draw("heatmap", [str(run_folders["an"])], out, x=1)
-    with pytest.raises(ValueError, match="is drawn from RUN…: none given"):
+    with pytest.raises(ValueError, match="is drawn from RUN…: none given; a run is a folder that `onelabel train`"):
         draw("heatmap", [], out)
     with pytest.raises(FileNotFoundError, match="no run there"):
         draw("heatmap", [str(tmp_path)], out)
     with pytest.raises(ValueError, match="every label of its train part was observed"):
         draw("heatmap", [str(run_folders["bce"])], out)
     assert not out.exists()
+
+
+def test_an_error_about_a_part_names_the_parts_there_are(run_folders: dict[str, Path], tmp_path: Path) -> None:
+    for name in ("densities", "gallery", "heatmap", "predictive-values", "unknown-shares"):
+        with pytest.raises(ValueError, match=r"--set part=(\w+) \(part='\1'\) takes another, of train") as told:
+            draw(name, [str(run_folders["an"])], tmp_path / "x.svg", part="dev")
+        part = str(told.value).split("part='")[1].split("'")[0]
+        assert draw(name, [str(run_folders["an"])], tmp_path / f"{name}.svg", part=part).is_file()
+    (run,) = read_runs([run_folders["an"]])
+    known = run.labels
+    vars(run)["labels"] = {name: replace(part, true=None) for name, part in known.items() if name != "test"}
+    with pytest.raises(ValueError, match=r"it has no test part; train with -o complete=true where .* learning-curves"):
+        run.judged("test")
+    with pytest.raises(ValueError, match="nobody knows the true labels of its train part; train with -o"):
+        figures.unknown_shares([run])
+
+
+def test_a_setting_that_a_figure_needs_is_named(results: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"figure 'sweep' needs the setting hyper: --set hyper=VALUE"):
+        draw("sweep", [str(results)], tmp_path / "x.svg")
+    with pytest.raises(ValueError, match="no result has a setting 'x'; `onelabel bench DATA --sweep NAME` makes them"):
+        draw("sweep", [str(results)], tmp_path / "x.svg", hyper="x")
 
 
 def test_listing() -> None:

@@ -55,9 +55,7 @@ SEARCHED = (
     "are the grids that the papers searched (`onelabel bench DATA --search rates,hyper`), as far as they were run: the "
     "best by validation mAP, learning rate and batch size included, on the seeds that all of them have."
 )
-STUDENTS = (
-    "Trainings after which a student was taught by the averaged weights ([roll call](roll-call.md)), or was not."
-)
+STUDENTS = "Trainings after which a student was taught by the averaged weights ([roll call](roll-call.md)), or was not."
 TUNED_DRAWS = "Test mAP, plain / of averaged weights and mirrored test pictures."
 ORDERED = (
     "Of each table the pairs of methods whose published means differ by half a point or more: does the better one "

@@ -148,7 +148,10 @@ def _told(error: Exception) -> tuple[str, int]:
     if hasattr(error, "format_message"):  # click's: wrong usage
         context = getattr(error, "ctx", None)
         where = context.command_path if context is not None else "onelabel"
-        return f"error: {_first(error.format_message())} (see {where} --help)", 2
+        absent = getattr(error, "param", None) if type(error).__name__ == "MissingParameter" else None
+        meaning = getattr(absent, "help", None)
+        what = f" {_first(meaning)}" if meaning else ""
+        return f"error: {_first(error.format_message())}{what} (see {where} --help)", 2
     if type(error).__name__ == "Abort":
         return "aborted", 130
     if isinstance(error, (ValueError, TypeError, OSError, ImportError, RuntimeError, MemoryError)):

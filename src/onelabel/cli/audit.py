@@ -48,9 +48,9 @@ def estimate(
     recovered: Annotated[
         Path, typer.Argument(metavar="RECOVERED", help="The recovered labels the plan was made from.")
     ],
-    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="The plan.")],
+    plan: Annotated[Path, typer.Argument(metavar="PLAN", help="The plan, as `onelabel audit plan` writes it.")],
     answers: Annotated[
-        Path, typer.Argument(metavar="ANSWERS", help="Answers: Parquet from onelabel review --export, or a CSV.")
+        Path, typer.Argument(metavar="ANSWERS", help="Parquet from `onelabel review RECOVERED --export`, or a CSV.")
     ],
     out: Annotated[Path | None, typer.Option(help="Write everything here as JSON.")] = None,
     labels: Annotated[Path | None, typer.Option(help="Write completed Labels with the answers in (.npz).")] = None,

@@ -137,7 +137,7 @@ class Splits(Generic[S]):
 
     @property
     def left_out(self) -> str:
-        """One line about what could not be used, names alike and pictures alike, and how to see all; else empty."""
+        """One line about what could not be used or learnt, names and pictures alike, and how to see all; else empty."""
         fatal = [problem for problem in self.report if problem.fatal]
         told = []
         if fatal:
@@ -146,6 +146,13 @@ class Splits(Generic[S]):
         if alike := self.report.names("alike"):
             more = f" and {len(alike) - 1:,} more" if len(alike) > 1 else ""
             told.append(f"separate classes with names alike: {printable(alike[0])}{more}")
+        for cells in (problem for problem in self.report if problem.kind == "undivided"):
+            told.append(f"{printable(cells.name)}: {cells.detail}")
+        if unseen := self.report.names("untrained"):
+            more = f" and {len(unseen) - 3:,} more" if len(unseen) > 3 else ""
+            which = f"{printable(', '.join(unseen[:3]))}{more}"
+            what = f"{len(unseen):,} class{'es' if len(unseen) != 1 else ''} without a row in training: {which}"
+            told.append(f"{what} (add some, or -o split_seed=N draws another validation part)")
         if same := [problem for problem in self.report if problem.kind == "duplicate-content"]:
             such = printable(f"{same[0].name} {same[0].detail}")
             told.append(f"{len(same):,} with the same bytes as another, such as {such}")

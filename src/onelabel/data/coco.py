@@ -110,7 +110,7 @@ def load_instances(
 
 def find_coco(root: str | Path) -> Path:
     """The folder with `annotations` below `root`."""
-    return find_tree(root, ".", "coco2014", "coco", marker="annotations/instances_train2014.json")
+    return find_tree("coco2014", root, ".", "coco2014", "coco", marker="annotations/instances_train2014.json")
 
 
 def coco_object_sizes(file: str | Path, *, report: Report | None = None) -> NDArray[np.float32]:

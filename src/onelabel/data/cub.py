@@ -27,7 +27,9 @@ def load_cub(
         root: the folder that holds `CUB_200_2011` (and `attributes.txt` beside or inside it).
         pictures: False reads the labels alone.
     """
-    tree = find_tree(root, "CUB_200_2011", "cub/CUB_200_2011", "CUB_200_2011/CUB_200_2011", ".", marker="images.txt")
+    tree = find_tree(
+        "cub", root, "CUB_200_2011", "cub/CUB_200_2011", "CUB_200_2011/CUB_200_2011", ".", marker="images.txt"
+    )
     draw, report = draw or Draw(), report if report is not None else Report()
     names = _attributes(tree)
     images = dict(_numbered(tree / "images.txt", report))

@@ -14,6 +14,7 @@ from onelabel.system import need, reading
 
 from .arff import read_arff, read_arff_features
 from .base import Draw, Part, Splits, make_splits
+from .own import mention_untrained
 from .report import DataError, Report
 
 #: Label matrices by what a file calls them.
@@ -87,9 +88,11 @@ def load_matrix(
     keep: dict[Part, NDArray[np.bool_]] = {
         part: np.asarray(np.isfinite(matrix).all(1)) for part, matrix in rows.items()
     }
-    return make_splits(
+    splits = make_splits(
         file.stem, names, rows, known, draw=draw or Draw(), report=report, keep=keep, notes=("a features matrix",)
     )
+    mention_untrained(splits)
+    return splits
 
 
 def read_features(path: str | Path, *, without: Collection[str] = ()) -> NDArray[Any]:

@@ -37,7 +37,7 @@ def load_nuswide(
     """
     if split not in ("published", "official"):
         raise ValueError(f"split: {split!r}, expected 'published' or 'official'")
-    tree = find_tree(root, ".", "nuswide", "NUS-WIDE", "nus-wide", marker="ImageList")
+    tree = find_tree("nuswide", root, ".", "nuswide", "NUS-WIDE", "nus-wide", marker="ImageList")
     draw, report = draw or Draw(), report if report is not None else Report()
     names = _concepts(tree)
     folder = next((f for f in ("Flickr", "images", "Images") if (tree / f).is_dir()), "Flickr")

@@ -156,6 +156,25 @@ def observed_labels(records: Records, class_names: Sequence[str], report: Report
     )
 
 
+def mention_untrained(splits: Splits[Any]) -> None:
+    """Report classes that validation or test has and training has not: they are measured, and cannot be learnt.
+
+    The split stays as it is drawn. Rows kept from validation for it would leave that without rare classes, by which
+    it would no longer be like the pictures to come; and runs of before would no longer find their rows.
+    """
+    count = {name: _counted(part) for name, part in splits.parts.items()}
+    train = count.pop("train")
+    for column in np.flatnonzero(train == 0).tolist():
+        where = [f"{rows[column]:,} in {name}" for name, rows in count.items() if rows[column]]
+        if where:
+            splits.report.add("untrained", splits.class_names[column], ", ".join(where))
+
+
+def _counted(part: Any) -> NDArray[np.int64]:
+    """How many rows have each class: by clean labels where they are known, else by observed ones."""
+    return np.asarray(part.observed.counts().positives if part.true is None else part.true.sum(0), np.int64)
+
+
 def only_class(splits: Splits[Any]) -> str:
     """One line where there is a single class and every row has it, of which nothing can be learned; else empty."""
     parts = splits.parts.values()
@@ -166,10 +185,10 @@ def only_class(splits: Splits[Any]) -> str:
 
 
 def class_counts(splits: Splits[Any]) -> dict[str, int]:
-    """How many rows of all parts have each class: by clean labels where they are known, else by observed ones."""
+    """How many rows of all parts have each class."""
     count = np.zeros(len(splits.class_names), np.int64)
     for part in splits.parts.values():
-        count += part.observed.counts().positives if part.true is None else part.true.sum(0, dtype=np.int64)
+        count += _counted(part)
     return dict(zip(splits.class_names, count.tolist(), strict=True))
 
 
@@ -222,4 +241,6 @@ def own_splits(
             mine = observed.take(index)
             labels[part] = (mine.to_dense() > 0).astype(np.uint8) if complete else mine
             keep[part] = usable[index]
-    return make_splits(name, names, rows, labels, draw=draw, report=report, keep=keep, notes=notes)
+    splits = make_splits(name, names, rows, labels, draw=draw, report=report, keep=keep, notes=notes)
+    mention_untrained(splits)
+    return splits

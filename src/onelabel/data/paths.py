@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -98,14 +99,16 @@ def native(path: str, root: str | Path) -> str:
     return plain
 
 
-def find_tree(root: str | Path, *candidates: str, marker: str) -> Path:
-    """The first of root/candidate that holds `marker`; raises `DataError` naming what was expected where."""
+def find_tree(name: str, root: str | Path, *candidates: str, marker: str) -> Path:
+    """The first of root/candidate that holds `marker` of a benchmark; raises `DataError` with how to come by it."""
     base = Path(root).expanduser()
     for candidate in candidates:
         if (base / candidate / marker).exists():
             return base / candidate
     where = " or ".join(str(base / candidate / marker) for candidate in candidates)
-    raise DataError(f"root: {base} does not hold {marker}; expected {where}")
+    command = shlex.join(["onelabel", "data", "download", name, "--root", str(base)])
+    remedy = f"`{command}` fetches {name} or says what to put there; --root (root=) is where it lies already"
+    raise DataError(f"root: {base} does not hold {marker}; {remedy}; expected {where}")
 
 
 def inside(path: str) -> bool:

@@ -38,6 +38,11 @@ KINDS: dict[str, tuple[bool, str]] = {
     "no-class": (True, "lies in no class folder"),
     "linked-folder": (True, "a link to a folder above it or to another class folder; its pictures are not read twice"),
     "alike": (False, "classes whose names differ only in case, spaces or coding; rename one where they mean the same"),
+    "untrained": (
+        False,
+        "a class without a row in training; add some, or -o split_seed=N draws another validation part",
+    ),
+    "undivided": (False, "cells that look like several labels; each is one class as it stands"),
     "not-a-picture": (False, "a file that is no picture by its name; left alone"),
     "outside": (True, "a path that leaves the data folder"),
     "animated": (False, "several frames; the first is used"),
@@ -72,7 +77,8 @@ class Report:
     problems: list[Problem] = field(default_factory=list)
 
     # These change nothing about what is learned, so strict lets them pass.
-    HARMLESS = frozenset({"animated", "cmyk", "grey", "deep", "rotated", "tiny", "long", "not-a-picture", "alike"})
+    HARMLESS = frozenset({"animated", "cmyk", "grey", "deep", "rotated", "tiny", "long", "not-a-picture"})
+    HARMLESS |= {"alike", "untrained", "undivided"}
 
     def add(self, kind: str, name: object, detail: object = "") -> None:
         """Record a problem; raises `DataError` when strict, unless the kind is harmless."""

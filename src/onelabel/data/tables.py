@@ -12,6 +12,7 @@ from typing import Any
 from onelabel.system import need, reading
 
 from .base import Draw, Splits
+from .cells import divided, labels_of, mention_undivided
 from .own import Records, merge_duplicates, own_splits, part_said
 from .paths import native
 from .report import KINDS, DataError, Report
@@ -131,8 +132,8 @@ def read_records(
         if skipped[row] in KINDS and KINDS[skipped[row]][0]:
             report.add(skipped[row], name, "according to the manifest")
             continue
-        found = [label for column in positive for label in _labels(columns[column][row], separator)]
-        against = [label for column in negative for label in _labels(columns[column][row], separator)]
+        found = [label for column in positive for label in labels_of(columns[column][row], separator)]
+        against = [label for column in negative for label in labels_of(columns[column][row], separator)]
         for column in wide:
             value = _sign(columns[column][row])
             (found if value > 0 else against).extend([column] if value else [])
@@ -143,17 +144,9 @@ def read_records(
             hashes[name] = str(columns["hash"][row])
     records = merge_duplicates(records, report)
     cells = [cell for column in (*positive, *negative) for cell in columns[column]]
+    mention_undivided(cells, separator, report)
     listed = [hashes[name] for name in records.names] if hashes else None
-    return Table(records, base, listed, wide or None, _divided(cells, separator))
-
-
-def _divided(cells: Sequence[Any], separator: str) -> str:
-    """How many cells of text hold several labels, in words; empty where none does."""
-    several = [cell for cell in cells if isinstance(cell, str) and len(_labels(cell, separator)) > 1]
-    if not several:
-        return ""
-    remedy = "-o separator= (separator='') keeps them whole"
-    return f"{len(several):,} of {len(cells):,} cells divided at {separator!r}, such as {several[0]!r}; {remedy}"
+    return Table(records, base, listed, wide or None, divided(cells, separator))
 
 
 def read_columns(
@@ -267,14 +260,3 @@ def _wide(columns: dict[str, list[Any]], others: set[str | None]) -> list[str]:
 def _sign(value: Any) -> int:
     text = str(value).strip()
     return {"1": 1, "1.0": 1, "True": 1, "-1": -1, "-1.0": -1}.get(text, 0)
-
-
-def _labels(cell: Any, separator: str) -> list[str]:
-    if cell is None or cell == "":
-        return []
-    if isinstance(cell, list | tuple):
-        return [str(label).strip() for label in cell if label is not None and str(label).strip()]
-    if isinstance(cell, float) and cell.is_integer():
-        cell = int(cell)
-    labels = str(cell).split(separator) if separator else [str(cell)]
-    return [label.strip() for label in labels if label.strip()]

@@ -78,7 +78,7 @@ _NOTES = ("test is the official val list", "difficult objects count as absent")
 def find_voc(root: str | Path) -> Path:
     """The `VOC2012` folder below `root`."""
     below = ("VOCdevkit/VOC2012", "voc2012/VOCdevkit/VOC2012", "VOC2012", "voc2012", ".")
-    return find_tree(root, *below, marker="ImageSets/Main")
+    return find_tree("voc2012", root, *below, marker="ImageSets/Main")
 
 
 def read_labels(tree: Path, listed: str, report: Report) -> tuple[list[str], NDArray[np.uint8]]:

@@ -68,7 +68,7 @@ def fit_probes(
         workers: blocks that train abreast on a CPU, one thread each; as many as torch has threads.
         graph: replay steps as CUDA graphs (GPU only; the default there).
         streams: how many losses run abreast inside a graph.
-        progress: show a bar with the best so far, on a terminal.
+        progress: show a bar with the highest criterion so far, on a terminal; a mean over seeds, as in the leaderboard.
     """
     specs = list(specs)
     if not specs:

@@ -49,6 +49,8 @@ class Plan:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Plan:
         """Read a plan."""
+        if not Path(path).exists():
+            raise FileNotFoundError(f"{path}: no plan there; `onelabel audit plan RECOVERED --out {path}` draws one")
         pa, parquet = arrow()
         with reading(path, "an audit plan"):
             table = parquet.read_table(Path(path))
@@ -198,6 +200,12 @@ def read_answers(path: str | os.PathLike[str], plan: Plan, class_names: tuple[st
     out = np.zeros((len(plan.rows), len(class_names)), np.int8)
     place = {int(row): i for i, row in enumerate(plan.rows)}
     file = Path(path)
+    if not file.exists():
+        export = f"`onelabel review RECOVERED --export {file.with_suffix('.parquet')}`"
+        raise FileNotFoundError(
+            f"{file}: no answers there; `onelabel review RECOVERED --audit PLAN` asks for them, then {export} writes "
+            "them; or give a CSV of row,labels"
+        )
     if file.suffix == ".parquet":
         pa, parquet = arrow()
         with reading(file, "answers exported by onelabel review"):

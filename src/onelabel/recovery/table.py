@@ -66,7 +66,8 @@ class RecoveredFile:
         given = Path(path)
         target = given / "recovered.parquet" if given.is_dir() else given
         if not target.is_file():
-            raise FileNotFoundError(f"{target}: no recovered labels there; write them with onelabel recover")
+            command = f"onelabel recover {given}" if given.is_dir() else f"onelabel recover DATA --out {given}"
+            raise FileNotFoundError(f"{target}: no recovered labels there; `{command}` writes them")
         with reading(target, "recovered labels", remedy="write them with onelabel recover"):
             with parquet.ParquetFile(target) as file:
                 header, most = (file.schema_arrow.metadata or {}).get(RECOVERED.encode()), file.metadata.num_rows

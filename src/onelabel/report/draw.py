@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,11 @@ from onelabel.report import style
 from onelabel.report.figures import FIGURES, entry
 
 WORDS = {"methods": "METHOD…", "runs": "RUN…", "results": "RESULTS"}
+MADE = {
+    "methods": "`onelabel methods` lists them",
+    "runs": "a run is a folder that `onelabel train` wrote",
+    "results": "results are a folder that `onelabel bench` wrote",
+}
 
 
 def draw(name: str, given: Sequence[str], out: str | Path, **options: Any) -> Path:
@@ -20,7 +26,10 @@ def draw(name: str, given: Sequence[str], out: str | Path, **options: Any) -> Pa
         settings = ", ".join(found.options) or "none"
         raise TypeError(f"figure {name!r} has no setting {unknown[0]!r}; it takes {settings}")
     if not given:
-        raise ValueError(f"figure {name!r} is drawn from {WORDS[found.takes]}: none given")
+        raise ValueError(f"figure {name!r} is drawn from {WORDS[found.takes]}: none given; {MADE[found.takes]}")
+    for key, default in found.options.items():
+        if default is inspect.Parameter.empty and key not in options:
+            raise ValueError(f"figure {name!r} needs the setting {key}: --set {key}=VALUE ({key}=)")
     source: Any = list(given)
     if found.takes == "runs":
         from onelabel.report.runs import read_runs

@@ -77,11 +77,18 @@ class RunView:
     def judged(self, part: str) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
         """A part's scores and true labels, or an error that says which is missing."""
         scores, true = self.scores(part), self.true(part)
-        if scores is None:
-            raise ValueError(f"{self.path}: no scores-{part}.npy; train with save_scores=true")
         if true is None:
-            raise ValueError(f"{self.path}: nobody knows the true labels of its {part} part")
+            raise self.untold(part)
+        if scores is None:
+            raise ValueError(f"{self.path}: no scores-{part}.npy; train with --set save_scores=true")
         return scores, true
+
+    def untold(self, part: str, known: Sequence[str] | None = None) -> ValueError:
+        """What to say where a part's true labels are wanted and not there: the parts that have them (`known`)."""
+        here = [name for name in self.labels if self.true(name) is not None] if known is None else known
+        there = not self.labels or part in self.labels
+        what = f"nobody knows the true labels of its {part} part" if there else f"it has no {part} part"
+        return ValueError(f"{self.path}: {what}; {other_part(here)}")
 
     def recorded(self) -> Recording:
         """The recording, or an error that says how to have one."""
@@ -113,6 +120,13 @@ class RunView:
         """A column of metrics.jsonl over the epochs of all phases, counted from 1."""
         found = [(i + 1, float(row[name])) for i, row in enumerate(self.history) if name in row]
         return [i for i, _ in found], [value for _, value in found]
+
+
+def other_part(known: Sequence[str], otherwise: str = "") -> str:
+    """The end of an error about a part: the parts that can be drawn, or what to do where none can."""
+    if known:
+        return f"--set part={known[-1]} (part={known[-1]!r}) takes another, of {', '.join(known)}"
+    return otherwise or "train with -o complete=true where its labels are complete, or draw learning-curves"
 
 
 def read_run(path: str | Path) -> RunView:

@@ -29,7 +29,7 @@ class Shares(NamedTuple):
 def class_shares(run: RunView, part: str = "train") -> Shares:
     """Counts of a part's entries; needs its true labels."""
     if part not in run.labels or run.labels[part].true is None:
-        raise ValueError(f"{run.path}: nobody knows the true labels of its {part} part")
+        raise run.untold(part)
     z, y = run.labels[part].observed, run.labels[part].true
     return Shares((z > 0).sum(0), ((z == 0) & (y == 1)).sum(0), ((z == 0) & (y == 0)).sum(0))
 
@@ -130,7 +130,7 @@ def densities(runs: Sequence[RunView], *, part: str = "test", classes: Sequence[
     true = runs[0].true(part)
     if not picked:
         if true is None:
-            raise ValueError(f"{runs[0].path}: nobody knows the true labels of its {part} part")
+            raise runs[0].untold(part)
         picked = np.argsort(-true.sum(0), kind="stable")[:3].tolist()
     shown = list(runs[:4])
     fig, axes = style.canvas(len(picked), len(shown), width=3.1, height=2.2, sharex=True)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from onelabel.report import style
 from onelabel.report.figures.registry import figure
-from onelabel.report.runs import RunView
+from onelabel.report.runs import RunView, other_part
 from onelabel.training.recording import EDGES, GROUPS, Recording
 
 Floats = NDArray[np.float64]
@@ -193,15 +193,21 @@ def recorded_with_truth(run: RunView, part: str, *groups: str) -> Recording:
     """The recording, where it can tell these groups apart in this part."""
     recording = run.recorded()
     if part not in recording.arrays:
-        raise ValueError(f"{run.path}: its {part} part was not recorded; there is {', '.join(recording.true)}")
+        there = [name for name in recording.true if name in recording.arrays]
+        raise ValueError(f"{run.path}: its {part} part was not recorded; {other_part(there)}")
     if any(group not in GROUPS for group in groups):
         raise ValueError(f"group: {groups[0]!r}, expected one of {', '.join(GROUPS)}")
     if any(group.startswith("unknown") for group in groups):
         if not recording.true.get(part):
-            raise ValueError(f"{run.path}: nobody knows the true labels of its {part} part")
+            raise run.untold(part, with_truth(recording))
         if not recording.counts("unknown", part).any():
             raise ValueError(f"{run.path}: every label of its {part} part was observed; nothing is unknown")
     return recording
+
+
+def with_truth(recording: Recording) -> list[str]:
+    """The parts that were recorded with their true labels."""
+    return [name for name, known in recording.true.items() if known and name in recording.arrays]
 
 
 def phases(ax: Any, runs: Sequence[Any]) -> None:

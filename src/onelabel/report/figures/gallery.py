@@ -11,7 +11,7 @@ from onelabel.report import style
 from onelabel.report.examples import Shown, examples
 from onelabel.report.figures.registry import figure
 from onelabel.report.pictures import Pictures
-from onelabel.report.runs import RunView, splits_of
+from onelabel.report.runs import RunView, other_part, splits_of
 
 
 @figure("runs", "EM 6")
@@ -20,7 +20,9 @@ def gallery(runs: Sequence[RunView], *, part: str = "test", count: int = 4, seed
     splits = data if data is not None else splits_of(runs[0])
     found = examples(runs, Pictures(splits), parts=(part,), count=count, seed=seed)
     if not found:
-        raise ValueError(f"{runs[0].path}: no scores or labels of its {part} part")
+        known = [name for name in runs[0].labels if runs[0].scores(name) is not None]
+        remedy = other_part(known, "train with --set save_scores=true, where the data still lie")
+        raise ValueError(f"{runs[0].path}: no scores or labels of its {part} part; {remedy}")
     columns = min(len(found), 4)
     lines = -(-len(found) // columns)
     fig, axes = style.canvas(columns, 2 * lines, width=2.6, height=1.9)

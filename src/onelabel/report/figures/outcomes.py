@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from onelabel.methods import method
 from onelabel.report import style
-from onelabel.report.figures.epochs import looks, outer, panels, recorded_with_truth, whole_epochs
+from onelabel.report.figures.epochs import looks, outer, panels, recorded_with_truth, whole_epochs, with_truth
 from onelabel.report.figures.registry import figure
-from onelabel.report.runs import RunView
+from onelabel.report.runs import RunView, other_part
 from onelabel.training.recording import Recording
 
 Floats = NDArray[np.float64]
@@ -102,7 +102,8 @@ def predictive_values(runs: Sequence[RunView], *, tau: float | None = None, part
     for run, look in zip(runs, looks(runs), strict=True):
         recording = run.recorded()
         if part not in recording.arrays or not recording.true.get(part):
-            raise ValueError(f"{run.path}: the true labels of its {part} part were not recorded")
+            remedy = other_part(with_truth(recording))
+            raise ValueError(f"{run.path}: the true labels of its {part} part were not recorded; {remedy}")
         own = method(run.method, **run.config.hyper)
         limit = tau if tau is not None else getattr(own, "tau", 0.5)
         if not 0 < limit < 1:

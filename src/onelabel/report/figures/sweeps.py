@@ -78,7 +78,8 @@ def sweep(rows: Sequence[Results], *, hyper: str, by: str | None = None, metric:
 
     lines = line_points(rows, place, line=line, metric=metric)
     if not lines:
-        raise ValueError(f"hyper: no result has a setting {hyper!r}; onelabel bench sweep makes them")
+        remedy = "`onelabel bench DATA --sweep NAME` makes them, `onelabel bench sweeps` lists the names"
+        raise ValueError(f"hyper: no result has a setting {hyper!r}; {remedy}")
     fig, ax = style.canvas()
     keys = [name.partition("|") for name in lines]
     looks = style.apart([style.look(base) for base, _, _ in keys])
@@ -135,7 +136,7 @@ def missing_fraction(rows: Sequence[Results], *, metric: str = "test_map") -> An
     """mAP over the share of labels of either sign that is missing."""
     lines = line_points(rows, missing_share, line=_label, metric=metric)
     if not lines:
-        raise ValueError("rows: no result has a draw missing:SHARE; onelabel bench sweep missing makes them")
+        raise ValueError("rows: no result has a draw missing:SHARE; `onelabel bench DATA --sweep missing` makes them")
     fig, ax = _lines(lines)
     ax.set(xlabel="missing labels (%)", ylabel=_metric(metric))
     return fig
