@@ -124,6 +124,50 @@ def test_fifty_items_by_keyboard_with_undo_reload_and_a_killed_server(
     assert ((values == 1).sum(), (values == -1).sum()) == (keys.count("y"), keys.count("n"))
 
 
+def _redrawn(page: Any) -> None:
+    """Have the list of classes come anew, as it does while answers are given."""
+    with page.expect_response(lambda response: "/api/classes" in response.url):
+        page.evaluate("document.getElementById('search').dispatchEvent(new Event('input'))")
+
+
+def test_a_class_is_chosen_though_the_list_comes_anew_meanwhile(
+    shared_server: Any, new_page: Callable[..., Any]
+) -> None:
+    page = new_page(shared_server.url)
+    page.wait_for_selector(OPEN_TILES)
+    chosen = page.text_content("#question em")
+    button = page.locator("#classes button").nth(2)
+    other = button.locator(".label").text_content()
+    assert other != chosen
+    box = button.bounding_box()
+    page.mouse.move(box["x"] + 20, box["y"] + 10)
+    page.mouse.down()
+    _redrawn(page)
+    page.wait_for_timeout(300)
+    page.mouse.up()
+    until(page, f"document.querySelector('#question em')?.textContent === '{other}'")
+    until(page, "document.activeElement.classList.contains('pic')")
+    first = page.locator("#classes button").first  # a keyboard's place in the list stays, too
+    first.focus()
+    _redrawn(page)
+    page.wait_for_timeout(300)
+    assert first.evaluate("button => button === document.activeElement")
+
+
+def test_a_class_chosen_before_the_page_has_begun_is_kept(shared_server: Any, browser: Any) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    waiting: list[Any] = []
+    page.route("**/api/me", lambda route: waiting.append(route))
+    page.goto(shared_server.url)
+    page.click("#classes button >> nth=0")
+    waiting.pop().continue_()
+    page.wait_for_selector("html[data-ready]")
+    assert page.text_content("#question").startswith("Does the picture show")  # all classes
+    assert page.get_attribute("#classes button >> nth=0", "aria-current") == "true"
+    context.close()
+
+
 def test_two_browsers_share_the_work_without_losing_or_repeating_any(
     serve: Callable[..., Any], db_url: str, data: Any, new_page: Callable[..., Any]
 ) -> None:

@@ -2,8 +2,10 @@
 import { call } from "./api.js";
 import { $, count, h } from "./ui.js";
 
-export const state = { classIndex: null, low: 0, high: 1, disagreement: "none" };
+// classIndex: null is all classes, undefined until one is chosen
+export const state = { classIndex: undefined, low: 0, high: 1, disagreement: "none" };
 let known = [];
+let rows = new Map();
 let changed = () => {};
 
 export const filters = () => ({
@@ -23,12 +25,25 @@ export async function refreshClasses() {
   draw(data.count);
 }
 
+// A button that goes between a press and its release takes the click with it, and one with the focus takes that.
 function draw(total) {
+  if ($("classes").matches(":active")) {
+    setTimeout(() => draw(total), 50);
+    return;
+  }
   const all = { index: null, name: "All classes" };
   const entries = $("search").value.trim() ? known : [all, ...known];
-  $("classes").replaceChildren(...entries.map(row));
-  if (total > known.length) {
-    $("classes").append(h("li", { class: "muted" }, `${count(total - known.length)} more; type to find them`));
+  const before = rows;
+  rows = new Map(entries.map((c) => [c.index, before.get(c.index) ?? row(c.index)]));
+  for (const c of entries) fill(rows.get(c.index).firstChild, c);
+  const items = [...rows.values()];
+  const more = total - known.length;
+  if (more > 0) items.push(h("li", { class: "muted" }, `${count(more)} more; type to find them`));
+  const here = [...$("classes").children];
+  if (items.length !== here.length || items.some((item, i) => item !== here[i])) {
+    const active = document.activeElement;
+    $("classes").replaceChildren(...items);
+    if ($("classes").contains(active)) active.focus({ preventScroll: true });
   }
   $("class-select").replaceChildren(
     ...entries.map((c) => {
@@ -38,21 +53,25 @@ function draw(total) {
   );
 }
 
-function row(c) {
-  const here = c.index === state.classIndex;
-  const button = h("button", { type: "button", "aria-current": here ? "true" : null, onclick: () => choose(c.index) });
-  button.append(h("span", { class: "label", title: c.name }, c.name));
-  if (c.index !== null) {
-    const left = c.total - c.done;
-    button.append(h("span", { class: "count", title: "expected to be found · open" }, `≈${count(c.expected)} of ${count(left)}`));
-    button.append(h("progress", { max: Math.max(c.total, 1), value: c.done, "aria-label": `${c.done} of ${c.total} done` }));
-  }
-  return h("li", {}, button);
+const row = (index) => h("li", {}, h("button", { type: "button", onclick: () => choose(index) }));
+
+function mark(button, index) {
+  if (index === state.classIndex) button.setAttribute("aria-current", "true");
+  else button.removeAttribute("aria-current");
+}
+
+function fill(button, c) {
+  mark(button, c.index);
+  button.replaceChildren(h("span", { class: "label", title: c.name }, c.name));
+  if (c.index === null) return;
+  const left = c.total - c.done;
+  button.append(h("span", { class: "count", title: "expected to be found · open" }, `≈${count(c.expected)} of ${count(left)}`));
+  button.append(h("progress", { max: Math.max(c.total, 1), value: c.done, "aria-label": `${c.done} of ${c.total} done` }));
 }
 
 function choose(index, toGrid = true) {
   state.classIndex = index;
-  for (const button of $("classes").querySelectorAll("button")) button.removeAttribute("aria-current");
+  for (const [at, item] of rows) mark(item.firstChild, at);
   changed(toGrid);
 }
 
@@ -87,6 +106,6 @@ export function start(onChange) {
   }
   if (matchMedia("(max-width: 760px)").matches) $("filters").open = false;
   readFilters();
-  if (state.classIndex === null && known.length) state.classIndex = known[0].index;
+  if (state.classIndex === undefined) state.classIndex = known[0]?.index ?? null;
   draw(known.length);
 }
