@@ -103,7 +103,7 @@ class Method(nn.Module):
     name: str = ""
     #: Learning rate of the method's own parameters relative to the classifier's.
     lr_scale: float = 1.0
-    #: Whether fine-tuning goes on with a student of its calibrated probabilities, unless told otherwise.
+    #: Whether training goes on with a student of its calibrated probabilities, unless told otherwise.
     student: bool = False
     #: "paper", or "reference" for what the authors' program does where it differs.
     variant: Variant = "paper"

@@ -19,6 +19,7 @@ from onelabel import bench
 from onelabel.bench import claims
 from onelabel.bench.store import Database, Folder, open_store
 from onelabel.data import FeatureDataset, Splits
+from onelabel.training import train
 
 WORKERS = Path(__file__).with_name("bench_workers.py")
 QUIET = {**os.environ, "ONELABEL_QUIET": "1", "OMP_NUM_THREADS": "1"}
@@ -84,6 +85,23 @@ def test_failing_run_becomes_a_row_and_the_rest_is_made(tmp_path: Path, splits: 
     assert bench.run(plan, splits, out=tmp_path, device="cpu").skipped == 4  # not again unless asked
     assert bench.run(plan, splits, out=tmp_path, device="cpu", retry=True).made == 2
     assert all(row.done for row in bench.read(tmp_path))
+
+
+def test_what_a_plan_does_not_say_is_what_it_was_before_students_of_heads(tmp_path: Path, splits: Any) -> None:
+    """A run's number stands for one training, trained as a probe or by itself; other classes are asked where told."""
+    told: list[dict[str, Any]] = []
+
+    def spy(*given: Any, **settings: Any) -> Any:
+        told.append({k: v for k, v in settings.items() if k.startswith("student")})
+        return train(*given, **settings)
+
+    for student in ({}, {"student": "on"}, {"student": "on", "student_context": "auto"}):
+        how = {"epochs": 1, "ema": 0.5, **student}  # no probe averages its weights
+        plan = bench.make_plan("toy", ["roll-call"], seeds=[0], settings=how, search=False)
+        assert bench.run(plan, splits, out=tmp_path, trainers={"roll-call": spy}, device="cpu").made == 1
+        (row,) = [row for row in bench.read(tmp_path) if row.run_id == plan[0].run_id]
+        assert {epoch["phase"] for epoch in row.history} == ({"linear", "student"} if student else {"linear"})
+    assert [(s["student"], s["student_context"]) for s in told] == [("off", "off"), ("on", "off"), ("on", "auto")]
 
 
 def test_one_bad_probe_costs_only_itself(tmp_path: Path, splits: Any) -> None:

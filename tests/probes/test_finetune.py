@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from onelabel.data import load_dataset
+from onelabel.data import FeatureDataset, Splits, load_dataset
+from onelabel.labels import drop_labels
 from onelabel.probes.finetune import config_before, train_chosen
 
 SMALL = {"backbone": "small-cnn", "size": 32, "device": "cpu", "batch_size": 25, "lr": 1e-4, "logger": "none"}
@@ -51,6 +52,26 @@ def test_resuming_without_a_checkpoint_says_that_it_starts_again(
     assert choice is not None
     assert run.config.method == choice.spec.method
     assert "no checkpoint" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("told", [None, "off"])
+def test_whatever_wins_teaches_a_student(told: str | None) -> None:
+    """A head as a network (docs/roll-call.md), unless told not to or where no rows are held out."""
+    rng = np.random.default_rng(0)
+    true = (rng.random((90, 4)) < 0.4).astype(np.uint8)
+    true[np.arange(90), rng.integers(4, size=90)] = 1
+    X = (true @ rng.normal(size=(4, 8)) + 0.3 * rng.normal(size=(90, 8))).astype(np.float32)
+    parts = [
+        FeatureDataset(name, tuple("abcd"), X[at], drop_labels(true[at], seed=0), true[at])
+        for name, at in (("train", slice(60)), ("validation", slice(60, 90)))
+    ]
+    settings: dict[str, Any] = {"device": "cpu", "logger": "none", "epochs": 2, "progress": False}
+    settings |= {} if told is None else {"student": told}
+    run, choice = train_chosen(Splits("toy", *parts), **settings)
+    assert choice is not None
+    assert {row["phase"] for row in run.history} == ({"linear", "student"} if told is None else {"linear"})
+    run, _ = train_chosen(Splits("toy", parts[0]), **settings)
+    assert {row["phase"] for row in run.history} == {"linear"}
 
 
 def test_a_method_cannot_be_given_as_well() -> None:

@@ -16,6 +16,7 @@ from training_workers import SMALL, scenes
 import onelabel
 from onelabel.data import FeatureDataset
 from onelabel.labels import Labels
+from onelabel.losses.context import fit_context
 from onelabel.models import build_classifier
 from onelabel.training import TrainConfig, train
 from onelabel.training.feeds import Feed
@@ -79,7 +80,7 @@ def companions(rows: int, *, seed: int = 0) -> tuple[Looks, Tensor, np.ndarray]:
     rng = torch.Generator().manual_seed(seed)
     true = (torch.rand(rows, 6, generator=rng) < 0.3).to(torch.uint8)
     true[:, 1] |= true[:, 0] & (torch.rand(rows, generator=rng) < 0.7)
-    true[:, 5] |= ~true.any(1)
+    true[:, 5] |= ~true.any(1).bool()
     observed = torch.zeros(true.shape, dtype=torch.int8)
     observed.scatter_(1, torch.multinomial(true.float(), 1, generator=rng), 1)
     whole = 4.0 * true - 2 + 1.5 * torch.randn(true.shape, generator=rng)
@@ -97,6 +98,22 @@ def test_other_classes_count_where_true_labels_say_so() -> None:
     for off in (believe(looks, feed_of(true, observed), context=False), believe(looks, feed_of(None, observed))):
         assert off.context is None
         torch.testing.assert_close(off.logits(new.whole), off.line.logits(new.whole))
+
+
+def test_other_classes_speak_of_calibrated_logits_of_the_looks_that_are_believed() -> None:
+    looks, true, observed = companions(1500)
+    rng = torch.Generator().manual_seed(2)
+    noisy = looks.whole + 2 * torch.randn(looks.whole.shape, generator=rng)
+    looks = Looks(6 * noisy, 6 * looks.whole + 3)  # far from probabilities, and to be believed from close by
+    belief = believe(looks, feed_of(true, observed))
+    assert belief.weight > 0
+    z = belief.line.logits(looks.combined(belief.weight))
+    assert (z - looks.combined(belief.weight)).abs().mean() > 1
+    wanted = fit_context(z, true)
+    assert wanted is not None
+    assert belief.context is not None
+    torch.testing.assert_close(belief.context.weights, wanted.weights)
+    torch.testing.assert_close(belief.context.mean, wanted.mean)
 
 
 def average_precision(scores: Tensor, true: Tensor) -> float:

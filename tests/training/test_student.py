@@ -20,7 +20,7 @@ import onelabel
 from onelabel.labels import Labels
 from onelabel.losses.calibrate import Calibration
 from onelabel.losses.context import Context
-from onelabel.training import Run, TrainConfig, TrainingError, prepare, train
+from onelabel.training import Run, TrainConfig, TrainingError, prepare, teaching, train
 from onelabel.training.feeds import Feed
 from onelabel.training.looking import Belief
 from onelabel.training.step import Step
@@ -241,9 +241,13 @@ def test_a_student_of_a_head_alone(context: str, tmp_path: Path, monkeypatch: py
     made = []
     features = prepare.features_of
     monkeypatch.setattr(prepare, "features_of", lambda *given: made.append(1) or features(*given))
+    asked: list[bool] = []
+    ask = teaching.believe
+    monkeypatch.setattr(teaching, "believe", lambda *given, **how: asked.append(how["context"]) or ask(*given, **how))
     settings = {"mode": "linear", "student": "on", "student_context": context, "epochs": 3, "lr": 0.01}
     run = go(tmp_path / "whole", **settings)
     assert run is not None
+    assert asked == [context == "auto"]
     assert len(made) == len(small().parts)
     assert [row["phase"] for row in run.history] == ["linear"] * 3 + ["student"] * 3
     held = [row["validation_mAP_ema"] for row in run.history]
@@ -252,6 +256,41 @@ def test_a_student_of_a_head_alone(context: str, tmp_path: Path, monkeypatch: py
         go(tmp_path / "cut", dies_at=dies_at, **settings)
     go(tmp_path / "cut", **settings)
     assert_same_run(tmp_path / "whole", tmp_path / "cut")
+
+
+def as_of_before(run: Path, **then: Any) -> None:
+    """The run's settings as they were written before teachers asked other classes, and heads had students."""
+    lines = (run / "config.toml").read_text().splitlines()
+    assert any(line.startswith("student_context") for line in lines)
+    lines = [line for line in lines if line.split(" = ")[0] not in ("student_context", *then)]
+    said = [f"{name} = {value!r}".replace("'", '"') for name, value in then.items()]
+    (run / "config.toml").write_text("\n".join([*said, *lines]))
+
+
+@pytest.mark.parametrize("method", ["em", "roll-call"])
+def test_a_head_begun_before_heads_had_students_goes_on_without(method: str, tmp_path: Path) -> None:
+    run, settings = tmp_path / "run", {"method": method, "mode": "linear", "lr": 0.01}
+    plain = go(tmp_path / "plain", student="off", **settings)
+    go(run, dies_at=3, student="off", **settings)
+    as_of_before(run, student="auto", student_smoothing=0.0)
+    ended = go(run, **settings)
+    assert plain is not None
+    assert ended is not None
+    assert [row["phase"] for row in ended.history] == ["linear"] * 2
+    assert ended.result["test_mAP"] == plain.result["test_mAP"]
+    as_of_before(run, student="auto", student_smoothing=0.0)
+    found = TrainConfig.load(run / "config.toml")  # as `onelabel train RUN --resume` takes it
+    again = train(small(), config=found, out=run, resume=True)
+    assert (again.history, again.result["test_mAP"]) == (ended.history, ended.result["test_mAP"])
+
+
+def test_a_teacher_begun_before_it_asked_other_classes_asks_none(tmp_path: Path) -> None:
+    go(tmp_path / "run", dies_at=4)
+    as_of_before(tmp_path / "run")
+    ended = go(tmp_path / "run")
+    assert ended is not None
+    assert (ended.config.student, ended.config.student_context) == ("auto", "off")
+    assert ended.history[-1]["phase"] == "student"
 
 
 def test_a_student_starts_where_its_teacher_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,7 +65,7 @@ def candidates(
 
 
 def _without(settings: Mapping[str, Any], free: set[str]) -> dict[str, Any]:
-    """Settings but for some; unsaid: the protocols' own network, and a teacher that takes each class alone."""
+    """Settings but for some; unsaid: the protocols' own network, and what the runner takes it for."""
     whole = {"backbone": "resnet50", "size": 448, "student_context": "off", **settings}
     return _but(whole, free)
 

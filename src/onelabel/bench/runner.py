@@ -225,7 +225,7 @@ def _alone(planned: Planned, context: _Context) -> Row:
             fabric=context.fabric,
             model=model,
             seed=planned.seed,
-            **{"empty_classes": "zero", **planned.settings, **context.settings},  # as published
+            **{**unsaid(planned.mode), **planned.settings, **context.settings},
         )
         trained = time.perf_counter()
         parts = {name: len(part) for name, part in splits.parts.items()}
@@ -243,6 +243,12 @@ def _alone(planned: Planned, context: _Context) -> Row:
     if not row.done and torch.cuda.is_available():
         torch.cuda.empty_cache()
     return dataclasses.replace(row, seconds=time.perf_counter() - clock)
+
+
+def unsaid(mode: str) -> dict[str, Any]:
+    """What a plan that does not say it means: as published, and as rows were made before training had more to offer."""
+    heads = {"student": "off"} if mode == "linear" else {}
+    return {"empty_classes": "zero", "student_context": "off", **heads}
 
 
 def _failed(planned: Planned, error: Exception, started: str, seconds: float | None) -> Row:

@@ -14,7 +14,7 @@ from onelabel.system import progress
 
 #: What the squared weights cost in log-likelihood, strongest first; the rows choose.
 PENALTIES = (30.0, 10.0, 3.0, 1.0, 0.3, 0.1)
-FOLDS = 5
+FOLDS = 10
 #: Steps of L-BFGS: to compare penalties, each from where the one before ended, and of the last fit.
 SHORT, STEPS = 15, 100
 #: Rows × classes² that take seconds of two CPU cores.
@@ -44,12 +44,13 @@ def fit_context(
 ) -> Context | None:
     """A logistic regression of each class on the others, pulled to nothing as far as the rows themselves say.
 
-    Maximises Σ log P(y | z) − ρ·Σ(v² + d²), with the ρ that does best on rows left out of it, a fifth at a time.
+    Maximises Σ log P(y | z) − ρ·Σ(v² + d²), with the ρ that does best on rows left out of it, a tenth at a time.
     None where no ρ does better there than the logits as they are (of few rows most often), or where there are fewer
-    rows than classes.
+    than two rows a fold, or fewer than classes.
 
     Args:
-        logits: n×L, calibrated. true: n×L, 0 or 1. penalties: ρ, falling; two after the best end it.
+        logits: n×L, calibrated; of more than 1,414 classes a `known_sample` has too few rows. true: n×L, 0 or 1.
+        penalties: ρ, falling; two after the best end it.
         show: a bar, where it takes seconds.
     """
     z, y = logits.double(), true.to(logits.device).double()

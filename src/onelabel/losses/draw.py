@@ -145,7 +145,7 @@ class RollCall(Method):
 
     with w_l = n_l^γ, n_l how often class l is observed in training: to have named a common class says less against
     the others (docs/roll-call.md). EM has −log p_o in the likelihood's place, as if o had been asked about; a picture
-    in which o had rivals says more about the rivals. Fine-tuning follows it with a student.
+    in which o had rivals says more about the rivals. A student follows.
 
     Args:
         alpha: weight of the pull of unknown entries to ½; None is √(0.2/L), 0.1 for VOC's 20 classes. Which is best

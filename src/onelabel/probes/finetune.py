@@ -60,7 +60,7 @@ def train_chosen(
     classifier = make_classifier(config, splits, None, None).to(fabric.device)
     feeds = make_feeds(config, splits, fabric.device)
     splits = leave_out_unreadable(splits, feeds, fabric)
-    if config.mode != "linear" and config.student == "auto" and not student_lacks(config, feeds.get("validation")):
+    if config.student == "auto" and not student_lacks(config, feeds.get("validation")):
         settings["student"] = "on"  # it gains whatever the teacher (docs/roll-call.md)
     wanted = {name: feeds[name] for name in ("train", "validation") if name in feeds}
     held = {

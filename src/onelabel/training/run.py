@@ -113,17 +113,20 @@ def _result(folder: Path) -> dict[str, Any]:
 
 
 def as_begun(config: TrainConfig, folder: str | Path | None) -> TrainConfig:
-    """The settings with the precision that the run in `folder` was begun in, where nobody asks for another.
+    """The settings with what the run in `folder` took "auto" for, where nobody asks for another.
 
-    What "auto" means depends on the machine, and a run that moves to another goes on to the same numbers. Its mAP goes
-    on counting the classes that it counted, too.
+    That depends on the machine (the precision) or on the version (a student's settings), and a run goes on to the same
+    numbers. Its mAP goes on counting the classes that it counted, too.
     """
     path = None if folder is None else Path(folder) / "config.toml"
     if path is None or not path.is_file():
         return config
     before = TrainConfig.load(path)
-    precision = before.precision if config.precision == "auto" else config.precision
-    return dataclasses.replace(config, precision=precision, empty_classes=before.empty_classes)
+    auto = {name for name in ("precision", "student", "student_context") if getattr(config, name) == "auto"}
+    kept = {name: getattr(before, name) for name in (*auto, "empty_classes")}
+    if config.mode == "linear" and kept.get("student") == "off":  # and nothing to smooth
+        kept["student_smoothing"] = before.student_smoothing
+    return dataclasses.replace(config, **kept)
 
 
 def refuse_foreign(folder: Path) -> None:

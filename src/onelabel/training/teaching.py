@@ -49,11 +49,13 @@ def student_lacks(config: TrainConfig, feed: Feed | None) -> str:
 def told_of(belief: Belief, closer: bool) -> str:
     """What they made of the teacher's closer look, where it took one, and of the other classes."""
     looked = f"; a closer look counts {belief.weight:g} times" if closer else ""
-    return f"{looked}; each class {'also by what the others say' if belief.context else 'by itself'}"
+    if belief.context is None:
+        return f"{looked}; each class by itself"
+    return f"{looked}; each class also by what the others say (learned from these rows, whose mAP it flatters)"
 
 
 class Start:
-    """Where fine-tuning begins, so that a student can begin there too.
+    """Where a teacher begins, so that its student can begin there too.
 
     The backbone is what the run was given, the head after a linear phase the linear one, which is kept in the run
     folder for a run that is resumed. The head stays on the method's own scale: put on that of probabilities first, the
