@@ -68,6 +68,22 @@ def test_recover_says_what_it_leaves_out_and_includes_it_when_asked(call: Call, 
     assert "8 validation pictures with a score and one label or all, a calibration needs 100" in told
 
 
+def test_recover_finds_the_features_that_compare_made(call: Call, tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    from onelabel.models import build_backbone
+
+    save_file(build_backbone("small-cnn").state_dict(), tmp_path / "w.safetensors")
+    same = [*SMALL, "--weights", str(tmp_path / "w.safetensors")]
+    code, _, errors = call("compare", "photos", *same, "--methods", "an", "--lr", "1e-2", "--epochs", "1")
+    assert code == 0, errors
+    assert "already there" not in errors
+    out = str(tmp_path / "r.parquet")
+    code, _, errors = call("recover", "photos", *same, "--folds", "2", "--out", out)
+    assert code == 0, errors
+    assert f"going on with {ROWS} of {ROWS} features already there" in errors
+
+
 def test_recover_says_why_predict_stays_uncalibrated_and_what_to_do(call: Call, tmp_path: Path) -> None:
     told = recover(call, tmp_path / "r.parquet")
     assert "8 validation pictures with a score and one label or all, a calibration needs 100" in told

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -86,7 +87,8 @@ def test_every_part_of_the_key_counts(scenes: Dataset, tmp_path: Path) -> None:
         (scenes.take(range(1, 41)), Net(), {}),
     ]
     for data, net, options in calls:
-        assert features(data, net, cache=tmp_path, **{"size": 32, **options}).computed == 40  # type: ignore[arg-type]
+        new = 1 if data.source.paths[0] != small.source.paths[0] else 40  # of pictures moved on by one, the last
+        assert features(data, net, cache=tmp_path, **{"size": 32, **options}).computed == new  # type: ignore[arg-type]
     for data, net, options in calls:
         assert features(data, net, cache=tmp_path, **{"size": 32, **options}).computed == 0  # type: ignore[arg-type]
     assert len(list(tmp_path.glob("*.npy"))) == len(calls)
@@ -109,6 +111,63 @@ def test_goes_on_after_an_interruption(scenes: Dataset, tmp_path: Path) -> None:
     assert rest.computed == 600 - 256
     np.testing.assert_allclose(rest.array, _expected(scenes), atol=1e-5)
     assert not list(tmp_path.glob("*partial*"))
+    assert features(scenes.take(range(200, 300)), net, size=32, cache=tmp_path).computed == 0  # of both chunks
+
+
+def test_pictures_of_another_split_are_taken_from_it(
+    class_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What `compare` made of training and validation rows is all that `recover` needs of the whole folder."""
+    monkeypatch.delenv("ONELABEL_QUIET")
+    parts = load_dataset(class_folder, validation=0.25).parts
+    made = {name: features(part, Net(), size=32, cache=tmp_path) for name, part in parts.items()}
+    assert [each.computed for each in made.values()] == [9, 3]
+    whole, net = load_dataset(class_folder, validation=0).train, Net()
+    found = features(whole, net, size=32, cache=tmp_path)
+    assert (found.computed, net.seen) == (0, 1)  # the one picture of zeros that tells the width
+    assert "own/train: going on with 12 of 12 features already there" in capsys.readouterr().err
+    for name, part in parts.items():
+        rows = [whole.source.paths.index(path) for path in part.source.paths]
+        np.testing.assert_array_equal(found.array[rows], made[name].array)
+    np.testing.assert_allclose(found.array, _expected(whole), atol=1e-5)
+    assert features(parts["train"], Net(), size=32, cache=tmp_path / "other").computed == 9
+
+
+def test_a_picture_is_known_by_its_content(class_folder: Path, tmp_path: Path, picture: Callable[..., bytes]) -> None:
+    features(load_dataset(class_folder, validation=0).train, Net(), size=32, cache=tmp_path)
+    (class_folder / "cat" / "cat0.jpg").rename(class_folder / "cat" / "renamed.jpg")
+    changed = class_folder / "dog" / "dog2.jpg"
+    before = changed.stat()
+    changed.write_bytes(picture(99, (9, 9)).ljust(before.st_size, b"\0"))
+    os.utime(changed, ns=(before.st_atime_ns, before.st_mtime_ns))  # by its name, size and time it is as it was
+    assert changed.stat().st_size == before.st_size
+    now = load_dataset(class_folder, validation=0).train
+    found = features(now, Net(), size=32, cache=tmp_path)
+    assert found.computed == 1
+    np.testing.assert_allclose(found.array, _expected(now), atol=1e-5)
+
+
+@pytest.mark.parametrize("harm", ["no JSON", "another key", "fewer marks", "shorter array", "no array"])
+def test_features_that_are_damaged_are_not_taken(class_folder: Path, tmp_path: Path, harm: str) -> None:
+    parts = load_dataset(class_folder, validation=0.25).parts
+    made = features(parts["train"], Net(), size=32, cache=tmp_path).path
+    side = made.with_suffix(".json")
+    saved = json.loads(side.read_text())
+    if harm == "no JSON":
+        side.write_text("{")
+    elif harm == "another key":
+        side.write_text(json.dumps({**saved, "key": {**saved["key"], "weights": "others"}}))
+    elif harm == "fewer marks":
+        saved["notes"][0]["marks"].pop()
+        side.write_text(json.dumps(saved))
+    elif harm == "shorter array":
+        np.save(made, np.load(made)[:-1])
+    else:
+        made.unlink()
+    whole = load_dataset(class_folder, validation=0).train
+    found = features(whole, Net(), size=32, cache=tmp_path)
+    assert found.computed == 12
+    np.testing.assert_allclose(found.array, _expected(whole), atol=1e-5)
 
 
 def test_pictures_that_cannot_be_read(class_folder: Path, tmp_path: Path) -> None:

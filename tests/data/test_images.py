@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from onelabel.data import DataError, ImageError, load_dataset, read_image, square_image
+from onelabel.data import ArraySource, DataError, FileSource, ImageError, load_dataset, read_image, square_image
 from onelabel.data.images import inspect_image
 
 # What each hostile file must come to: an error kind, or the kinds noted.
@@ -73,6 +73,18 @@ def test_16_bits_are_scaled_not_clipped(hostile: dict[str, bytes]) -> None:
     for name in ("deep.png", "deep.tif"):
         image = read_image(hostile[name])
         assert np.abs(image[:, :, 0].astype(float) - expected).max() <= 1, name
+
+
+def test_a_picture_s_mark_is_that_of_its_bytes_and_how_they_are_turned(folder: Path, hostile: dict[str, bytes]) -> None:
+    names = ["thing/good.jpg", "thing/copy.jpg", "thing/grey.png", "thing/empty.jpg", "thing/pipe.jpg", "thing/none"]
+    (folder / "thing" / "copy.jpg").write_bytes(hostile["good.jpg"])
+    marks = [FileSource(folder, names).mark(row) for row in range(len(names))]
+    assert marks[0] == marks[1] != marks[2]
+    assert marks[3:] == ["", "", ""]
+    assert FileSource(folder, names, upright=False).mark(0) != marks[0]
+    arrays = np.arange(96, dtype=np.uint8).reshape(2, 4, 4, 3)
+    assert ArraySource(arrays).mark(0) != ArraySource(arrays).mark(1) == ArraySource(arrays[1:]).mark(0)
+    assert ArraySource(arrays).mark(0) != ArraySource(arrays.reshape(2, 2, 8, 3)).mark(0)
 
 
 def test_exif_turns_upright_only_when_asked(hostile: dict[str, bytes]) -> None:

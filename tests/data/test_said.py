@@ -15,6 +15,7 @@ import pytest
 
 from onelabel.cli import main
 from onelabel.data import DataError, Report, load_dataset
+from onelabel.data.cells import mention_undivided
 from onelabel.data.load import check_command
 from onelabel.data.own import class_counts, class_line, mention_alike
 from onelabel.data.verify import mention_repeats, verify_splits
@@ -171,6 +172,12 @@ def test_cells_that_seem_to_hold_several_labels_are_mentioned(
     assert f"cells divided at {mark!r}" in out
 
 
+def test_it_is_cells_that_are_counted(tmp_path: Path) -> None:
+    report = Report()
+    mention_undivided(["dog, person|person, dog"] * 9, "|", report)
+    assert report.names("undivided") == ["9 of 9 cells look like several labels, such as 'dog, person'"]
+
+
 # --- classes that training has no row of ---------------------------------------------------------------------------
 
 
@@ -193,7 +200,7 @@ def test_classes_whose_rows_are_all_held_out_are_mentioned(
     assert not load_dataset(file, validation=0).left_out
     _, out, _ = check(capsys, str(file))
     assert "2 untrained: a class without a row in training" in out
-    assert "    rare1: 1 in validation\n" in out
+    assert "    rare1: 1 in validation; -o split_seed=N draws another validation part\n" in out
 
 
 def test_many_classes_without_a_row_are_told_by_a_few(tmp_path: Path) -> None:
@@ -202,7 +209,7 @@ def test_many_classes_without_a_row_are_told_by_a_few(tmp_path: Path) -> None:
     np.savez(tmp_path / "f.npz", X=np.ones((4, 2)), observed=observed, X_test=np.ones((6, 2)), observed_test=test)
     splits = load_dataset(tmp_path / "f.npz", validation=0)
     assert [(p.name, p.detail) for p in splits.report] == [(str(i), "1 in test") for i in range(1, 6)]
-    assert "5 classes without a row in training: 1, 2, 3 and 2 more (add some, or -o split_seed=N" in splits.left_out
+    assert "5 classes without a row in training: 1, 2, 3 and 2 more (add some);" in splits.left_out  # no split helps
 
 
 # --- repeats and names that cannot be printed ---------------------------------------------------------------------

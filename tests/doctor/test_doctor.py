@@ -114,6 +114,39 @@ def test_weights(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_gpu")
+def test_pretrained_weights_are_said_to_be_here_or_to_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    found = doctor.examine()
+    assert doctor.healthy(found)
+    (none,) = [each for each in found if each.what == "weights"]
+    assert none.level == "note"
+    assert none.found == "resnet50: no copy of the pretrained ones on this machine; downloaded at first use"
+    assert "--weights FILE" in none.remedy
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    (none,) = own.pretrained()
+    assert none.found.endswith("HF_HUB_OFFLINE forbids the download")
+    folder = tmp_path / "models--timm--resnet50.a1_in1k"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "refs" / "main").write_text("0" * 40)
+    (folder / "snapshots" / ("0" * 40)).mkdir(parents=True)
+    (folder / "snapshots" / ("0" * 40) / "model.safetensors").touch()
+    (kept,) = own.pretrained()
+    assert (kept.level, kept.found) == ("ok", "resnet50: a copy of the pretrained ones is on this machine")
+    (small,) = own.pretrained("small-cnn")
+    assert (small.level, small.found) == ("ok", "small-cnn starts from random ones, there are no others")
+    for name, told in (("resnet5", "did you mean 'resnet50'"), ("efficientnet_b8", "timm has no pretrained weights")):
+        (wrong,) = own.pretrained(name)
+        assert wrong.level == "bad"
+        assert told in wrong.found
+    assert [each.level for each in own.weights("random", "efficientnet_b8")] == ["ok"]
+    monkeypatch.setitem(sys.modules, "timm", None)
+    assert list(own.pretrained()) == []  # the extras say so
+
+
+@pytest.mark.usefixtures("no_gpu")
 def test_a_dataset(tmp_path: Path) -> None:
     assert level(list(own.data("digits-scenes", None)), "data") == "ok"
     assert level(doctor.examine(data=str(tmp_path / "nowhere")), "data") == "bad"

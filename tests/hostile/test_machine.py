@@ -62,7 +62,8 @@ def test_train_recover_and_export_work_there(name: str, tmp_path: Path) -> None:
     data = features(tmp_path / "donn\u00e9es.npz")
     done = run("train", str(data), "--out", "run", *TRAIN, cwd=tmp_path, before=before, **changes)
     assert done.returncode == 0, done.stderr.decode()
-    assert len((tmp_path / "run/metrics.jsonl").read_text(encoding="utf-8").splitlines()) == 2
+    told = (tmp_path / "run/metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["phase"] for line in told] == ["linear", "linear", "student", "student"]
     done = run(
         "recover", str(data), "--out", "r.parquet", "--export", "coco=coco.json", cwd=tmp_path, before=before, **changes
     )

@@ -35,8 +35,9 @@ def test_train_stops_and_goes_on(number: int, tmp_path: Path) -> None:
     assert 0 <= done < 300
     again = run(*words, "--resume", cwd=tmp_path)
     assert again.returncode == 0, again.stderr.decode()
-    epochs = [json.loads(line)["epoch"] for line in (out / "metrics.jsonl").read_text().splitlines()]
-    assert epochs == list(range(300))
+    epochs = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    phases = ("linear", "student")
+    assert [(e["phase"], e["epoch"]) for e in epochs] == [(phase, epoch) for phase in phases for epoch in range(300)]
 
 
 def test_recover_and_compare_stop(tmp_path: Path) -> None:
@@ -83,7 +84,7 @@ def test_a_second_process_in_the_same_folder_is_refused(tmp_path: Path) -> None:
             assert second.returncode == 2, seen
         return bool(seen)
 
-    longer = [word if word != "300" else "100000" for word in words]
+    longer = [word if word != "300" else "100000" for word in words] + ["--method", "em"]  # which probes nothing first
     code, errors = interrupted(*longer, cwd=tmp_path, number=signal.SIGINT, when=intrude)
     _quiet_end(code, errors)
     assert "another process is training there" in seen[0]

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from onelabel.models import build_backbone
-from onelabel.models.hub import _next_hop, reachable
+from onelabel.models.hub import _next_hop, kept_copy, reachable
 
 NAME = "mobilenetv3_small_050.lamb_in1k"
 
@@ -46,7 +46,8 @@ def test_missing_weights_are_said_without_trying_again(away: Path) -> None:
     assert constants.HF_HUB_OFFLINE is False  # as it was
 
 
-def test_a_copy_is_used_without_the_hub(away: Path) -> None:
+def copied(away: Path) -> dict[str, Any]:
+    """Weights put where the hub's client keeps its copies."""
     import timm
 
     state: dict[str, Any] = timm.create_model(NAME, pretrained=False).state_dict()
@@ -55,6 +56,35 @@ def test_a_copy_is_used_without_the_hub(away: Path) -> None:
     (folder / "refs" / "main").write_text("0" * 40)
     (folder / "snapshots" / ("0" * 40)).mkdir(parents=True)
     save_file(state, folder / "snapshots" / ("0" * 40) / "model.safetensors")
+    return state
+
+
+def test_whether_there_is_a_copy_is_known_without_asking_anybody(away: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import timm
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise AssertionError("somebody was asked")
+
+    monkeypatch.setattr(socket.socket, "connect", refused)
+    monkeypatch.setattr(torch.hub, "get_dir", lambda: str(away / "torch"))
+    assert kept_copy(NAME) is None
+    copied(away)
+    assert str(kept_copy(NAME)).endswith("model.safetensors")
+    assert kept_copy("resnet50") is None  # that of another
+    elsewhere = timm.models.get_pretrained_cfg("tf_mixnet_l")  # has an address and no place on the hub
+    monkeypatch.setattr(elsewhere, "hf_hub_id", None)
+    monkeypatch.setattr(timm.models, "get_pretrained_cfg", lambda name: elsewhere)
+    assert kept_copy("tf_mixnet_l") is None
+    (away / "torch" / "checkpoints").mkdir(parents=True)
+    (away / "torch" / "checkpoints" / elsewhere.url.rpartition("/")[2]).touch()
+    assert kept_copy("tf_mixnet_l") is not None
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match="timm has no pretrained weights of efficientnet_b8; give --weights FILE"):
+        kept_copy("efficientnet_b8")
+
+
+def test_a_copy_is_used_without_the_hub(away: Path) -> None:
+    state = copied(away)
     found = build_backbone(NAME, weights="pretrained").state_dict()
     torch.testing.assert_close(found["conv_stem.weight"], state["conv_stem.weight"], rtol=0, atol=0)
 

@@ -1,4 +1,4 @@
-"""`onelabel data`: download, check, stats, manifest."""
+"""`onelabel data`: download, check, stats, manifest, brighten."""
 
 from __future__ import annotations
 
@@ -170,3 +170,26 @@ def manifest(
         typer.echo(made.report.text(names))
     if report is not None:
         made.report.save(report)
+
+
+@app.command()
+def brighten(
+    source: Annotated[Path, typer.Argument(help="A folder of pictures, such as a folder per class.")],
+    out: Annotated[Path, typer.Argument(help="The folder to write; the same names below it.")],
+    as_json: JsonFlag = False,
+) -> None:
+    """Copy pictures, the values of 16-bit greys that hold only 12 bits multiplied by 16; others as they are.
+
+    Example: onelabel data brighten scans/ bright/
+    """
+    from onelabel.data.brighten import brighten as copy
+    from onelabel.data.report import Report
+
+    problems = Report()
+    done, copied = copy(source, out, problems)
+    if as_json:
+        emit({"folder": str(out), "brightened": done, "pictures": copied, **problems.to_dict()})
+        return
+    typer.echo(f"{out}: {copied:,} pictures, {done:,} of them brightened; do the same with what predict is given")
+    if problems.lost:
+        typer.echo(problems.text())

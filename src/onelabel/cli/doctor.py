@@ -24,7 +24,7 @@ def doctor(
     out: Annotated[Path, typer.Option(help="Where runs would be written.")] = Path(),
     as_json: JsonFlag = False,
 ) -> None:
-    """Check Python, torch, GPUs, versions, extras, memory, disk and cache; exit code 1 if something is wrong.
+    """Check Python, torch, GPUs, versions, extras, memory, disk, cache and weights; exit code 1 if something is wrong.
 
     Examples: onelabel doctor; onelabel doctor photos/ --weights resnet50.safetensors
     """

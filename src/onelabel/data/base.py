@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from onelabel.labels import Labels
 from onelabel.system import say
 
-from .report import Report, no_rows, printable
+from .report import REDRAW, Report, no_rows, printable
 from .sources import ImageSource, Rows
 
 Matrix = NDArray[np.uint8]
@@ -152,7 +153,12 @@ class Splits(Generic[S]):
             more = f" and {len(unseen) - 3:,} more" if len(unseen) > 3 else ""
             which = f"{printable(', '.join(unseen[:3]))}{more}"
             what = f"{len(unseen):,} class{'es' if len(unseen) != 1 else ''} without a row in training: {which}"
-            told.append(f"{what} (add some, or -o split_seed=N draws another validation part)")
+            redraw = any(p.detail.endswith(REDRAW) for p in self.report if p.kind == "untrained")
+            told.append(f"{what} (add some{f', or {REDRAW}' if redraw else ''})")
+        if dim := set(self.report.names("dim")):
+            folder = shlex.quote(getattr(getattr(self.train, "source", None), "root", "FOLDER"))
+            what = f"{len(dim):,} 16-bit pictures hold no value above 4095 (12 bits) and are read nearly black"
+            told.append(f"{what} (onelabel data brighten {folder} OUT multiplies them by 16)")
         if same := [problem for problem in self.report if problem.kind == "duplicate-content"]:
             such = printable(f"{same[0].name} {same[0].detail}")
             told.append(f"{len(same):,} with the same bytes as another, such as {such}")

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -21,10 +21,10 @@ from onelabel.system import need, progress, reading, say
 from .augment import IMAGENET_MEAN, IMAGENET_STD, Augment
 from .base import Dataset, FeatureDataset
 from .decode import Decoder, ahead
-from .journal import ChunkedArray, failed_rows
+from .journal import ChunkedArray, Filling, failed_rows
 from .report import Problem
 
-CACHE_VERSION = 2
+CACHE_VERSION = 3
 Precision = Literal["float32", "bfloat16", "float16"]
 
 
@@ -83,7 +83,9 @@ def features(
     """Pooled features of every picture of a dataset, from the cache where they are already there.
 
     The cache's key is the backbone, a hash of its weights, the transform (size, mean, std), flips, precision, dtype
-    and the dataset's fingerprint. An interrupted computation goes on where it stopped.
+    and the dataset's fingerprint. An interrupted computation goes on where it stopped. Pictures whose features are
+    there for another dataset by the same key, known by a hash of their content, are taken from it: another split of
+    a folder, or one to which pictures came, costs what is new.
 
     Args:
         backbone: a timm model's name, or a module whose output is B×D, or B×D×H×W (averaged over H×W).
@@ -103,42 +105,90 @@ def features(
         "transform": {"squash": size, "mean": [round(m, 6) for m in mean], "std": [round(s, 6) for s in std]},
         "flips": flips,
         "precision": precision,
-        "data": dataset.source.fingerprint(),
         "version": CACHE_VERSION,
     }
-    file = "features-" + hashlib.blake2b(json.dumps(key, sort_keys=True).encode(), digest_size=12).hexdigest()
+    alike = "features-" + hashlib.blake2b(json.dumps(key, sort_keys=True).encode(), digest_size=12).hexdigest()
+    data = dataset.source.fingerprint()
+    file = f"{alike}-{hashlib.blake2b(data.encode(), digest_size=12).hexdigest()}-{dtype}"
     count = len(dataset)
     shape = (count, 2, width) if flips else (count, width)
     folder = Path(cache) if cache is not None else default_cache()
     # A chunk is what an interruption may cost; a new batch size must not start the array anew.
-    chunked = ChunkedArray(folder, f"{file}-{dtype}", shape, dtype, key, chunk=256)
+    chunked = ChunkedArray(folder, file, shape, dtype, {**key, "data": data}, chunk=256)
     computed = 0
     whole = chunked.finished()
     if whole is None:
         with chunked.filling() as filling:
             whole = chunked.finished()
             if whole is None:
-                todo = filling.todo
-                computed = sum(rows.stop - rows.start for _, rows in todo)
-                if computed < count:
-                    say(f"{dataset.name}: going on with {count - computed:,} of {count:,} features already there")
                 plain = Augment(mean=mean, std=std).to(place).eval()
-                with (
-                    Decoder(dataset.source, size, threads=workers) as decoder,
-                    progress(f"features of {dataset.name}", computed) as advance,
-                ):
-                    decoded = ahead(decoder, [rows for _, rows in todo], chunked.chunk)
-                    for (number, rows), (squares, failed) in zip(todo, decoded, strict=True):
-                        for start in range(0, len(squares), batch_size):
-                            images = torch.from_numpy(squares[start : start + batch_size]).to(place)
-                            pooled = _forward(module, plain(images.permute(0, 3, 1, 2)), flips, precision)
-                            begin = rows.start + start
-                            filling.array[begin : begin + len(images)] = pooled.cpu().numpy()
-                            advance(len(images))
-                        filling.done(number, [[row, p.kind, p.name, p.detail] for row, p in failed])
+                with Decoder(dataset.source, size, threads=workers) as decoder:
+                    todo = filling.todo
+                    marks = _marks(decoder, [row for _, rows in todo for row in range(rows.start, rows.stop)])
+                    there = _take_made(filling, marks, folder.glob(f"{alike}-*-{dtype}.json"), key)
+                    missing = [np.setdiff1d(np.arange(rows.start, rows.stop), there) for _, rows in todo]
+                    computed = sum(map(len, missing))
+                    if computed < count:
+                        say(f"{dataset.name}: going on with {count - computed:,} of {count:,} features already there")
+                    with progress(f"features of {dataset.name}", computed) as advance:
+                        decoded = ahead(decoder, missing, chunked.chunk)
+                        for (number, rows), wanted, (squares, failed) in zip(todo, missing, decoded, strict=True):
+                            for start in range(0, len(squares), batch_size):
+                                images = torch.from_numpy(squares[start : start + batch_size]).to(place)
+                                pooled = _forward(module, plain(images.permute(0, 3, 1, 2)), flips, precision)
+                                filling.array[wanted[start : start + len(images)]] = pooled.cpu().numpy()
+                                advance(len(images))
+                            lost = {row: [row, p.kind, p.name, p.detail] for row, p in failed}
+                            known = ["" if row in lost else marks[row] for row in range(rows.start, rows.stop)]
+                            filling.done(number, {"failed": [*lost.values()], "marks": known})
                 whole = filling.finish()
     array, notes = whole
-    return Features(array, failed_rows(notes, chunked.side), chunked.final, computed)
+    return Features(array, failed_rows((note["failed"] for note in notes), chunked.side), chunked.final, computed)
+
+
+def _marks(decoder: Decoder, rows: Sequence[int]) -> dict[int, str]:
+    """What tells the pictures of these rows apart by their content."""
+    found: dict[int, str] = {}
+    with progress("comparing pictures", len(rows)) as advance:
+        for row, mark in zip(rows, decoder.pool.map(decoder.source.mark, rows), strict=True):
+            found[row] = mark
+            advance(1)
+    return found
+
+
+def _take_made(
+    filling: Filling, marks: Mapping[int, str], others: Iterator[Path], key: Mapping[str, Any]
+) -> NDArray[np.int64]:
+    """Copy the features that the finished arrays of `others` hold of the same pictures; the rows that got theirs."""
+    wanted = {row: mark for row, mark in marks.items() if mark}
+    taken: list[int] = []
+    for side in sorted(others):
+        if not wanted:
+            break
+        array, theirs = _made(side, filling.owner, key)
+        where = {mark: row for row, mark in enumerate(theirs)}
+        here = [row for row, mark in wanted.items() if mark in where]
+        for start in range(0, len(here), filling.owner.chunk):  # all at once would be in memory twice
+            rows = here[start : start + filling.owner.chunk]
+            filling.array[rows] = array[[where[wanted[row]] for row in rows]]
+        taken += here
+        wanted = {row: mark for row, mark in wanted.items() if mark not in where}
+    return np.array(taken, np.int64)
+
+
+def _made(side: Path, like: ChunkedArray, key: Mapping[str, Any]) -> tuple[NDArray[Any], list[str]]:
+    """A finished array of such features, and its pictures' marks; nothing where it is damaged or another's."""
+    try:
+        saved = json.loads(side.read_text(encoding="utf-8"))
+        shape, known = (int(saved["shape"][0]), *like.shape[1:]), {**key, "data": saved["key"]["data"]}
+        other = ChunkedArray(side.parent, side.stem, shape, like.dtype, known, like.chunk).finished()
+        if other is not None:
+            marks = [str(mark) for note in other[1] for mark in note["marks"]]
+            if len(marks) == len(other[0]):
+                return other[0], marks
+    except Exception:  # damaged: as if it were not there
+        pass
+    return np.empty(0), []
 
 
 def weights_hash(module: nn.Module) -> str:

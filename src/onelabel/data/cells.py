@@ -37,14 +37,15 @@ def mention_undivided(cells: Sequence[Any], separator: str, report: Report) -> N
     It does where every part is a class by itself elsewhere, or is in several combinations: "cup, paper" stays whole
     unless there are cups and papers.
     """
-    texts = Counter(label for cell in cells if isinstance(cell, str) for label in labels_of(cell, separator))
+    labels = [labels_of(cell, separator) for cell in cells if isinstance(cell, str)]
+    texts = Counter(label for cell in labels for label in cell)
     for mark in ",;|" if separator else "":
         parts = {label: set(labels_of(label, mark)) for label in texts if mark in label}
         held = {label: mine for label, mine in parts.items() if len(mine) > 1}
         uses = Counter(part for mine in held.values() for part in mine)
-        found = [label for label, mine in held.items() if all(part in texts or uses[part] > 1 for part in mine)]
-        several = sum(texts[label] for label in found)
-        if found and 2 * several >= sum(texts[label] for label in held):
+        found = {label: None for label, mine in held.items() if all(part in texts or uses[part] > 1 for part in mine)}
+        several, marked = (sum(any(label in of for label in cell) for cell in labels) for of in (found, held))
+        if found and 2 * several >= marked:
             option = shlex.quote(f"separator={mark}")
-            what = f"{several:,} of {len(cells):,} cells look like several labels, such as {found[0]!r}"
+            what = f"{several:,} of {len(cells):,} cells look like several labels, such as {next(iter(found))!r}"
             report.add("undivided", what, f"-o {option} (separator={mark!r}) divides them")

@@ -73,7 +73,9 @@ def in_chunks(count: int, size: int, chunk_bytes: int = 64 << 20) -> int:
     return max(1, min(count or 1, chunk_bytes // (size * size * 3)))
 
 
-def ahead(decoder: Decoder, chunks: Sequence[slice], chunk: int) -> Iterator[tuple[NDArray[np.uint8], Failures]]:
+def ahead(
+    decoder: Decoder, chunks: Sequence[NDArray[np.int64]], chunk: int
+) -> Iterator[tuple[NDArray[np.uint8], Failures]]:
     """Squares of each chunk of rows and their failures, in order; the next chunk is decoded while one is used.
 
     Two buffers take turns: a chunk's array is overwritten by the chunk after the next.
@@ -82,8 +84,8 @@ def ahead(decoder: Decoder, chunks: Sequence[slice], chunk: int) -> Iterator[tup
 
     def work(number: int) -> tuple[NDArray[np.uint8], Failures]:
         rows = chunks[number]
-        squares = buffers[number % 2][: rows.stop - rows.start]
-        return squares, decoder(np.arange(rows.start, rows.stop), squares)
+        squares = buffers[number % 2][: len(rows)]
+        return squares, decoder(rows, squares)
 
     with ThreadPoolExecutor(1, thread_name_prefix="ahead") as one:
         coming = one.submit(work, 0) if chunks else None

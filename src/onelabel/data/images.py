@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import os
 import stat
@@ -25,6 +26,7 @@ FORMATS = ("JPEG", "MPO", "PNG", "GIF", "BMP", "WEBP", "TIFF", "AVIF", "PPM", "J
 _SUFFIXES = "jpg jpeg jpe jfif mpo png apng gif bmp dib webp tif tiff avif ppm pgm pbm pnm jp2 j2k"
 SUFFIXES = frozenset(f".{suffix}" for suffix in _SUFFIXES.split())
 MAX_PIXELS = 89_478_485  # where Pillow starts to warn: a quarter of a gigabyte decoded
+TWELVE_BITS = 4095  # the most that cameras of medicine and industry write, into files of 16 bits
 
 
 class ImageError(DataError):
@@ -40,7 +42,10 @@ class ImageError(DataError):
 
 @dataclass(frozen=True)
 class ImageInfo:
-    """What a picture's header says, and the kinds worth a note (grey, cmyk, deep, animated, rotated, tiny, long)."""
+    """What a picture's header says, and the kinds worth a note (grey, cmyk, deep, animated, rotated, tiny, long).
+
+    And, where all of it was read, dim.
+    """
 
     width: int
     height: int
@@ -82,7 +87,7 @@ def _stream(raw: bytes | str, name: str) -> io.BytesIO | io.BufferedReader:
 
 
 @contextlib.contextmanager
-def _opened(raw: bytes | str, name: str, max_pixels: int) -> Iterator[Any]:
+def opened(raw: bytes | str, name: str, max_pixels: int = MAX_PIXELS) -> Iterator[Any]:
     """The opened picture, its size checked before any decoding; whatever Pillow raises becomes an `ImageError`."""
     image_module, _ = _pil()
     bombs = (image_module.DecompressionBombError, image_module.DecompressionBombWarning)
@@ -136,20 +141,37 @@ def inspect_image(
     """Read a picture's header (and, with `decode`, all of it); raises `ImageError`."""
     if isinstance(raw, np.ndarray):
         return ImageInfo(raw.shape[1], raw.shape[0], "array", "RGB")
-    with _opened(raw, name or _name(raw), max_pixels) as image:
+    with opened(raw, name or _name(raw), max_pixels) as image:
         width, height = image.size
-        info = ImageInfo(width, height, str(image.format), str(image.mode), _notes(image, upright))
+        notes = _notes(image, upright)
         if decode:
             _rgb(image, upright)
-        return info
+            notes += ("dim",) if is_dim(image) else ()
+        return ImageInfo(width, height, str(image.format), str(image.mode), notes)
 
 
 def read_image(raw: Raw, *, name: str = "", upright: bool = True, max_pixels: int = MAX_PIXELS) -> NDArray[np.uint8]:
     """Decode to H×W×3 uint8 RGB: first frame, turned upright, 16 bits scaled to 8; raises `ImageError`."""
     if isinstance(raw, np.ndarray):
         return _as_rgb(raw)
-    with _opened(raw, name or _name(raw), max_pixels) as image:
+    with opened(raw, name or _name(raw), max_pixels) as image:
         return np.asarray(_rgb(image, upright))
+
+
+def hash_image(raw: Raw, *, name: str = "") -> str:
+    """A hash of a picture as it is kept, file or array, nothing decoded; raises `ImageError`."""
+    digest = hashlib.blake2b(digest_size=16)
+    if isinstance(raw, np.ndarray):
+        digest.update(f"{raw.dtype} {raw.shape}\n".encode())
+        digest.update(np.ascontiguousarray(raw).data)
+        return digest.hexdigest()
+    with _stream(raw, name or _name(raw)) as stream:
+        try:
+            while block := stream.read(1 << 20):
+                digest.update(block)
+        except OSError as error:
+            raise ImageError("unreadable", name or _name(raw), error) from None
+    return digest.hexdigest()
 
 
 def square_image(
@@ -173,7 +195,7 @@ def square_image(
         if array.shape[:2] == (size, size):
             return array
         return _fast_resize(np.array(array), size) if not exact else _exact_resize(_pil()[0].fromarray(array), size)
-    with _opened(raw, name or _name(raw), max_pixels) as image:
+    with opened(raw, name or _name(raw), max_pixels) as image:
         if draft and image.format == "JPEG":
             image.draft(None, (2 * size, 2 * size))
         picture = _rgb(image, upright)
@@ -209,6 +231,14 @@ def _rgb(image: Any, upright: bool) -> Any:
     if image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")
     return image.convert("RGB")
+
+
+def is_dim(image: Any) -> bool:
+    """Whether a grey picture is scaled to 8 bits as one of 16 (`_to_8_bit`) and none of its values needs over 12."""
+    if not image.mode.startswith("I"):
+        return False
+    values = np.asarray(image)
+    return bool(values.min() >= 0 and values.max() <= TWELVE_BITS)
 
 
 def _to_8_bit(values: NDArray[Any]) -> NDArray[np.uint8]:

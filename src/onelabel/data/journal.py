@@ -13,7 +13,7 @@ import errno
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -143,7 +143,7 @@ class Filling:
         return result
 
 
-def failed_rows(notes: list[Any], path: Path) -> dict[int, Problem]:
+def failed_rows(notes: Iterable[Any], path: Path) -> dict[int, Problem]:
     """Rows that could not be read, and why, from notes of [row, kind, name, detail] lists."""
     with reading(path, "a cache with notes of failed rows", remedy="remove it"):
         return {int(row): Problem(str(kind), str(name), str(why)) for note in notes for row, kind, name, why in note}

@@ -81,6 +81,7 @@ def build_manifest(
                 group = []
         if group:
             writer.write_table(arrow.concat_tables(group))
+    report.settle_dim()
     return Manifest(target, len(records), reused, report)
 
 

@@ -91,7 +91,7 @@ def load_matrix(
     splits = make_splits(
         file.stem, names, rows, known, draw=draw or Draw(), report=report, keep=keep, notes=("a features matrix",)
     )
-    mention_untrained(splits)
+    mention_untrained(splits, rows)
     return splits
 
 

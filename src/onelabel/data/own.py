@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from onelabel.labels import Labels
 
 from .base import Draw, Part, Splits, make_splits
-from .report import DataError, Report, printable
+from .report import REDRAW, DataError, Report, printable
 from .sources import FileSource, ImageSource
 from .verify import Verify, mention_shared, readable
 
@@ -156,8 +156,10 @@ def observed_labels(records: Records, class_names: Sequence[str], report: Report
     )
 
 
-def mention_untrained(splits: Splits[Any]) -> None:
+def mention_untrained(splits: Splits[Any], given: Container[str]) -> None:
     """Report classes that validation or test has and training has not: they are measured, and cannot be learnt.
+
+    `given` are the parts that were not drawn.
 
     The split stays as it is drawn. Rows kept from validation for it would leave that without rare classes, by which
     it would no longer be like the pictures to come; and runs of before would no longer find their rows.
@@ -167,7 +169,9 @@ def mention_untrained(splits: Splits[Any]) -> None:
     for column in np.flatnonzero(train == 0).tolist():
         where = [f"{rows[column]:,} in {name}" for name, rows in count.items() if rows[column]]
         if where:
-            splits.report.add("untrained", splits.class_names[column], ", ".join(where))
+            drawn = "validation" not in given and "validation" in count and count["validation"][column]
+            detail = ", ".join(where) + (f"; {REDRAW}" if drawn else "")
+            splits.report.add("untrained", splits.class_names[column], detail)
 
 
 def _counted(part: Any) -> NDArray[np.int64]:
@@ -242,5 +246,5 @@ def own_splits(
             labels[part] = (mine.to_dense() > 0).astype(np.uint8) if complete else mine
             keep[part] = usable[index]
     splits = make_splits(name, names, rows, labels, draw=draw, report=report, keep=keep, notes=notes)
-    mention_untrained(splits)
+    mention_untrained(splits, rows)
     return splits

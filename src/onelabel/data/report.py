@@ -20,6 +20,8 @@ class DataError(ValueError):
         super().__init__(" ".join(str(message).splitlines()))
 
 
+#: What helps a class without a row in training, of which a drawn validation part has some.
+REDRAW = "-o split_seed=N draws another validation part"
 # kind -> (whether the row leaves the data, what it means in words)
 KINDS: dict[str, tuple[bool, str]] = {
     "missing": (True, "listed but not there"),
@@ -38,10 +40,7 @@ KINDS: dict[str, tuple[bool, str]] = {
     "no-class": (True, "lies in no class folder"),
     "linked-folder": (True, "a link to a folder above it or to another class folder; its pictures are not read twice"),
     "alike": (False, "classes whose names differ only in case, spaces or coding; rename one where they mean the same"),
-    "untrained": (
-        False,
-        "a class without a row in training; add some, or -o split_seed=N draws another validation part",
-    ),
+    "untrained": (False, "a class without a row in training; add some"),
     "undivided": (False, "cells that look like several labels; each is one class as it stands"),
     "not-a-picture": (False, "a file that is no picture by its name; left alone"),
     "outside": (True, "a path that leaves the data folder"),
@@ -49,6 +48,11 @@ KINDS: dict[str, tuple[bool, str]] = {
     "cmyk": (False, "converted from CMYK"),
     "grey": (False, "converted from greyscale"),
     "deep": (False, "more than 8 bits a channel; scaled to 8"),
+    "dim": (
+        False,
+        "16-bit greys of which no value in all the data is above 4095, so 12 bits: read nearly black; "
+        "`onelabel data brighten FOLDER OUT` multiplies them by 16",
+    ),
     "rotated": (False, "turned upright by its EXIF orientation"),
     "tiny": (False, "smaller than 8 pixels on a side"),
     "long": (False, "more than 20 times longer than wide"),
@@ -78,7 +82,7 @@ class Report:
 
     # These change nothing about what is learned, so strict lets them pass.
     HARMLESS = frozenset({"animated", "cmyk", "grey", "deep", "rotated", "tiny", "long", "not-a-picture"})
-    HARMLESS |= {"alike", "untrained", "undivided"}
+    HARMLESS |= {"alike", "untrained", "undivided", "dim"}
 
     def add(self, kind: str, name: object, detail: object = "") -> None:
         """Record a problem; raises `DataError` when strict, unless the kind is harmless."""
@@ -93,6 +97,11 @@ class Report:
         """Record several problems."""
         for problem in problems:
             self.add(problem.kind, problem.name, problem.detail)
+
+    def settle_dim(self) -> None:
+        """Forget which pictures are dim unless all of more than 8 bits are: beside a bright one they are just dark."""
+        if set(self.names("dim")) != set(self.names("deep")):
+            self.problems[:] = [problem for problem in self.problems if problem.kind != "dim"]
 
     def __len__(self) -> int:
         return len(self.problems)

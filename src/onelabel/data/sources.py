@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .images import MAX_PIXELS, ImageInfo, Raw, inspect_image, read_image, square_image
+from .images import MAX_PIXELS, ImageError, ImageInfo, Raw, hash_image, inspect_image, read_image, square_image
 
 Rows = Sequence[int] | NDArray[np.integer[Any]]
 
@@ -54,6 +54,13 @@ class ImageSource(ABC):
             draft=draft,
             max_pixels=self.max_pixels,
         )
+
+    def mark(self, row: int) -> str:
+        """What tells a picture apart by its content: of equal marks the pixels are equal. Empty if it cannot be had."""
+        try:
+            return f"{hash_image(self.raw(row), name=self.paths[row])}{'' if self.upright else '-stored'}"
+        except ImageError:
+            return ""
 
     def inspect(self, row: int, *, decode: bool = False) -> ImageInfo:
         """The picture's header; raises `ImageError`."""

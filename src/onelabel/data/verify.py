@@ -26,11 +26,14 @@ _CHUNK = 256
 
 
 def _look(decode: bool, source: ImageSource) -> list[tuple[int, Problem]]:
-    found = []
+    found, dim = [], True
     for row in range(len(source)):
         name = source.paths[row]
         try:
             info = source.inspect(row, decode=decode)
+            if not decode and dim and "deep" in info.notes:  # read until one is bright: then there is nothing to say
+                info = source.inspect(row, decode=True)
+                dim = "dim" in info.notes
         except ImageError as error:
             found.append((row, Problem(error.kind, error.name, error.detail)))
         else:
@@ -58,6 +61,7 @@ def readable(
                 usable[rows[row]] &= not problem.fatal
                 report.add(problem.kind, problem.name, problem.detail)
             advance(len(rows))
+    report.settle_dim()
     return usable
 
 

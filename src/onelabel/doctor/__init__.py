@@ -24,10 +24,10 @@ def examine(
     root: str | None = None,
     out: str | Path = ".",
 ) -> list[Finding]:
-    """Look at the machine and the installation; at a weights file and a dataset where they are given.
+    """Look at the machine, the installation and the weights, and at a dataset where one is given.
 
     Args:
-        weights: a file that should fit `backbone`, training's own unless given.
+        weights: a file that should fit `backbone`, training's own unless given; else whether pretrained ones are here.
         data: what `load_dataset` takes; root: where its archives lie.
         out: where runs would be written.
     """
@@ -41,7 +41,9 @@ def examine(
         ("disk", lambda: machine.writable("disk", Path(out), "choose another folder with --out")),
         ("cache", lambda: machine.writable("cache", machine.cache(), "set ONELABEL_CACHE to a folder you may write")),
     ]
-    if weights is not None:
+    if weights is None:
+        checks.append(("weights", lambda: own.pretrained(backbone)))
+    else:
         checks.append(("weights", lambda: own.weights(weights, backbone)))
     if data is not None:
         checks.append(("data", lambda: own.data(data, root)))

@@ -1,4 +1,4 @@
-"""What the user brings: weights and data."""
+"""What training starts from: pretrained weights, or those and the data that the user brings."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ def weights(path: str | Path, backbone: str | None = None) -> Iterable[Finding]:
     from onelabel.training.config import TrainConfig
 
     backbone = backbone or TrainConfig.backbone
+    if path == "random":
+        yield Finding("weights", "ok", f"{backbone} starts from random ones, as asked")
+        return
     try:
         state, metadata = read_weights(path)
     except Exception as error:
@@ -31,6 +34,35 @@ def weights(path: str | Path, backbone: str | None = None) -> Iterable[Finding]:
         return
     layout = " in the original layout (v1 strides)" if is_v1_layout(path, metadata) else ""
     yield Finding("weights", "ok", f"{Path(path).name}: {values / 1e6:.1f} M values that fit {backbone}{layout}")
+
+
+def pretrained(backbone: str | None = None) -> Iterable[Finding]:
+    """Whether the pretrained weights are here; what is on the hub only a download would tell."""
+    try:
+        from huggingface_hub import constants
+
+        from onelabel.models.backbones import SMALL, check_name
+        from onelabel.models.hub import kept_copy
+        from onelabel.training.config import TrainConfig
+
+        name = backbone or TrainConfig.backbone
+        check_name(name)
+        found = None if name in SMALL else kept_copy(name)
+    except ImportError:  # the extras say what is not installed
+        return
+    except (ValueError, RuntimeError) as error:
+        yield Finding("weights", "bad", str(error), "choose another --backbone")
+        return
+    if name in SMALL:
+        yield Finding("weights", "ok", f"{name} starts from random ones, there are no others")
+    elif found is not None:
+        yield Finding("weights", "ok", f"{name}: a copy of the pretrained ones is on this machine")
+    else:
+        how = "HF_HUB_OFFLINE forbids the download" if constants.HF_HUB_OFFLINE else "downloaded at first use"
+        yield Finding(
+            "weights", "note", f"{name}: no copy of the pretrained ones on this machine; {how}",
+            "without a network give --weights FILE, a .safetensors or .pth",
+        )  # fmt: skip
 
 
 def data(name: str, root: str | None) -> Iterable[Finding]:

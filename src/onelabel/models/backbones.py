@@ -11,7 +11,7 @@ from torch import nn
 from onelabel.models.hub import hub
 from onelabel.models.small import SmallCNN
 from onelabel.models.weights import is_v1_layout, load_weights, use_v1_strides
-from onelabel.system import say
+from onelabel.system import need, say
 
 SMALL: dict[str, dict[str, Any]] = {
     "small-cnn": {},
@@ -28,6 +28,15 @@ def backbone_names() -> list[str]:
     except ImportError:
         return list(SMALL)
     return [*SMALL, *timm.list_models()]
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that `build_backbone` does not know."""
+    if name in SMALL or need("timm", "vision").is_model(name):
+        return
+    near = difflib.get_close_matches(name, backbone_names(), n=1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise ValueError(f"there is no backbone {name!r}; {hint}onelabel.models.backbone_names() lists them all")
 
 
 def starting_weights(name: str, weights: str | Path | None) -> str | Path | None:
@@ -96,10 +105,7 @@ def _from_timm(name: str, *, pretrained: bool, in_chans: int) -> nn.Module:
         import timm
     except ImportError as error:
         raise ImportError("timm is not installed: pip install 'onelabel[vision]'") from error
-    if not timm.is_model(name):
-        near = difflib.get_close_matches(name, backbone_names(), n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"there is no backbone {name!r}; {hint}onelabel.models.backbone_names() lists them all")
+    check_name(name)
     if not pretrained:
         plain: nn.Module = timm.create_model(name, pretrained=False, num_classes=0, in_chans=in_chans)
         return plain

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import threading
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
+
+from onelabel.system import need
 
 #: How long the hub may take to be reached before it counts as away.
 SECONDS = 3.0
@@ -37,6 +40,20 @@ def hub() -> Iterator[str | None]:
         yield host
     finally:
         known.HF_HUB_OFFLINE = False
+
+
+def kept_copy(name: str) -> str | None:
+    """The copy that this machine keeps of a timm model's pretrained weights; None without one. Nobody is asked."""
+    source: Any = need("timm.models", "vision").get_pretrained_cfg(name)
+    if source is None or not source.has_weights:
+        raise ValueError(f"timm has no pretrained weights of {name}; give --weights FILE, or --weights random")
+    if not source.hf_hub_id:
+        place = os.path.join(need("torch.hub", "vision").get_dir(), "checkpoints", os.path.basename(source.url))
+        return place if os.path.isfile(place) else None
+    look = need("huggingface_hub", "vision").try_to_load_from_cache
+    files = ("model.safetensors", "open_clip_model.safetensors", "pytorch_model.bin")  # as timm looks for them
+    found = (look(source.hf_hub_id, file) for file in files)
+    return next((path for path in found if isinstance(path, str)), None)
 
 
 def reachable(address: str, seconds: float = SECONDS) -> bool:
