@@ -50,6 +50,8 @@ WORDS = {
     "em": "EM",
     "iun": "`iun`, told all that is absent",
 }
+#: How linear heads are trained after which a student is taught.
+TAUGHT = {"lr": 1e-4, "batch_size": 8, "student": "on", "student_smoothing": 0.1}
 #: Runs that both must have for a test of their own: with two it has one degree of freedom and says nothing.
 PAIRS = 3
 #: Shares of the naming distribution that `benchmarks/elsewhere.py` has by themselves.
@@ -181,6 +183,32 @@ def linear(rows: Sequence[Any]) -> str:
     return lined(["test mAP, linear", "runs", *(WORDS[m] for m in ("roll-call", *OTHERS))], body)
 
 
+def taught(rows: Sequence[Any]) -> str:
+    """Linear heads after which a student was taught, by roll call and by others; heads without one beside them."""
+    body = []
+    for name, draws in DRAWS.items():
+        ours = students(rows, "roll-call", draws)
+        theirs = [
+            students(rows, "roll-call", draws, "off"), runs_of(rows, "roll-call", draws),
+            students(rows, "em", draws), students(rows, "gr", draws), runs_of(rows, "bce", draws),
+        ]  # fmt: skip
+        if len({len(cell.rows) for cell in (ours, *theirs[:-1])}) > 1:  # full labels are the same in every draw
+            raise ValueError(f"{name}: not all have the same number of runs")
+        body.append([name, str(len(ours.rows)), *compared(ours, theirs, "test_map")])
+    others = ["each class by itself", "no student", "EM's student", "GR's student", WORDS["bce"]]
+    return lined(["test mAP, linear", "runs", "`roll-call`'s student", *others], body)
+
+
+def students(rows: Sequence[Any], method: str, draws: Sequence[str], context: str = "auto") -> Cell:
+    """A method's linear runs with a student, of the settings that docs/roll-call.md names."""
+    wanted = {"mode": "linear", **TAUGHT, "student_context": context}
+    mine = [r for r in rows if r.done and (r.dataset, r.label) == ("voc2012", method) and r.draw in draws]
+    mine = [r for r in mine if {key: r.settings.get(key) for key in wanted} == wanted]
+    if len({(r.draw, r.seed) for r in mine}) < len(mine):
+        raise ValueError(f"{method}: several runs of a draw and seed")
+    return Cell(tuple(mine))
+
+
 def finetuned(rows: Sequence[Any]) -> str:
     """Seeds of each draw, fine-tuned; a dash: not run."""
     others = ("lasd", "gr", "em", "iun", "bce", "bce-ls")
@@ -289,6 +317,22 @@ def photographs(measured: Mapping[str, Any]) -> str:
     return lined(["test mAP", *columns.values(), "seconds"], body)
 
 
+def students_elsewhere(measured: Mapping[str, Any]) -> str:
+    """Test mAP of linear heads without and with a student on others' data (`benchmarks/students.py`); the best bold."""
+    kinds = list(next(iter(measured.values())))
+    body, means = [], []
+    for task, of in measured.items():
+        found = [[statistics.fmean(values) for values in of[kind].values()] for kind in kinds]
+        body.append([task, *("**".join(["", f"{v:.1f}", ""]) if v == max(row) > min(row) else f"{v:.1f}"
+                             for row in found for v in row)])  # fmt: skip
+        means.append([v for row in found for v in row])
+    body.append(["mean", *(f"{statistics.fmean(column):.1f}" for column in zip(*means, strict=True))])
+    short = {"alone": "{}, no student", "student, each class by itself": "by itself", "student": "student"}
+    titles = [short[name].format(kind.replace("roll-call", "`roll-call`").replace("em,", "EM,"))
+              for kind in kinds for name in measured[next(iter(measured))][kind]]  # fmt: skip
+    return lined(["test mAP, linear", *titles], body)
+
+
 def _sets(measured: Mapping[str, Any], columns: Sequence[tuple[str, str]], titles: Sequence[str], bold: int) -> str:
     """A row for every set, then means; of the first `bold` columns the best is set in bold."""
     body, values = [], []
@@ -309,12 +353,13 @@ STORED = {
     "elsewhere": (elsewhere, "roll-call-elsewhere.json"),
     "naming": (naming, "roll-call-elsewhere.json"),
     "photographs": (photographs, "roll-call-photographs.json"),
+    "students-elsewhere": (students_elsewhere, "roll-call-students.json"),
 }
 
 
 def fill(page: str, rows: Sequence[Any]) -> str:
     """The page with each table that it has marks for between them."""
-    tables_of = {"paired": linear(rows), "fine-tuned": finetuned(rows)}
+    tables_of = {"paired": linear(rows), "taught": taught(rows), "fine-tuned": finetuned(rows)}
     tables_of["all-linear"] = everyone(rows, DRAWS, PLAIN, ("linear", "linear"))
     tables_of["all-fine-tuned"] = everyone(rows, TUNED_DRAWS, FINETUNED, ("linearinit", "finetune"))
     scenes = tables.find(ROOT / "docs" / "results" / "scenes").rows
