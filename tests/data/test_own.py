@@ -143,6 +143,46 @@ def test_table_options(class_folder: Path, tmp_path: Path) -> None:
         load_dataset(file, root=class_folder, image="where", labels="first", class_names=["a", "a"])
 
 
+HELD = "cat/cat0.jpg,cat,\ncat/cat1.jpg,cat,\ndog/dog0.jpg,dog,\nowl/owl0.jpg,cat|dog,val\nowl/owl1.jpg,dog,val\n"
+
+
+def test_held_out_rows_alone_may_be_complete(class_folder: Path) -> None:
+    file = class_folder / "t.csv"
+    file.write_text(f"path,label,split\n{HELD}")
+    splits = load_dataset(file, complete="held-out")
+    assert splits.train.true is None
+    assert _positives(splits.train) == [{"cat"}, {"cat"}, {"dog"}]
+    np.testing.assert_array_equal(splits.validation.true, [[1, 1], [0, 1]])
+    assert not splits.left_out
+    assert load_dataset(file).validation.true is None
+    with pytest.raises(DataError, match="complete: 'val', expected true, false or 'held-out'"):
+        load_dataset(file, complete="val")
+    file.write_text("path,label\ncat/cat0.jpg,cat\ndog/dog0.jpg,dog\n")
+    with pytest.raises(DataError, match="all are in training; give a split column, or folders train/ and val/"):
+        load_dataset(file, complete="held-out")
+
+
+def test_a_part_of_which_every_entry_is_known_is_complete(class_folder: Path) -> None:
+    file = class_folder / "t.csv"
+    rows = ["cat/cat0.jpg,1,0,", "dog/dog0.jpg,0,1,", "owl/owl0.jpg,1,1,val", "owl/owl1.jpg,-1,1,val"]
+    file.write_text("\n".join(["path,cat,dog,split", *rows]))
+    splits = load_dataset(file)
+    assert splits.train.true is None
+    np.testing.assert_array_equal(splits.validation.true, [[1, 1], [0, 1]])
+    np.testing.assert_array_equal(splits.validation.observed.to_dense(), [[1, 1], [-1, 1]])
+    file.write_text("\n".join(["path,cat,dog,split", *rows[:3], "owl/owl1.jpg,0,1,val"]))
+    assert load_dataset(file).validation.true is None
+
+
+def test_that_labels_are_hidden_is_said(class_folder: Path) -> None:
+    file = class_folder / "t.csv"
+    file.write_text("path,label\ncat/cat0.jpg,cat|dog\ncat/cat1.jpg,cat\n")
+    told = "of 1.50 labels a row in training 1.00 of them drawn, the rest hidden (-o drop=none shows all)"
+    assert told in load_dataset(file, complete=True, validation=0, strict=True).left_out
+    assert not load_dataset(file, complete=True, validation=0, drop="none").left_out
+    assert not load_dataset(file, validation=0).left_out
+
+
 def test_a_row_of_an_unknown_part_is_not_trained_on(class_folder: Path) -> None:
     file = class_folder / "t.csv"
     for word in ("eval", "holdout", "trainval", "0"):

@@ -255,6 +255,22 @@ def test_a_likelihood_needs_draws() -> None:
     assert list(train(without, method="em", **settings).history[0]) == ["phase", "epoch", "loss", "validation_mAP"]
 
 
+@pytest.mark.parametrize("several", [0, 5])
+def test_says_how_many_held_out_rows_are_not_asked(
+    several: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ONELABEL_QUIET")
+    data = scenes(n_train=30, n_validation=12, n_test=6)
+    held = data.validation.observed.to_dense()
+    held[:] = 0
+    held[:, 0] = 1
+    held[:several, 1] = 1
+    without = replace(data, validation=replace(data.validation, true=None, observed=Labels.from_matrix(held)))
+    train(without, method="em", **SMALL, mode="linear")
+    told = "; 5 of 12 rows have several and are not asked; if they have all their labels, -o complete=held-out says so"
+    assert (told in capsys.readouterr().err) == bool(several)
+
+
 def test_says_where_the_linear_probe_was_better(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

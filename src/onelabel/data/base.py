@@ -155,6 +155,8 @@ class Splits(Generic[S]):
             what = f"{len(unseen):,} class{'es' if len(unseen) != 1 else ''} without a row in training: {which}"
             redraw = any(p.detail.endswith(REDRAW) for p in self.report if p.kind == "untrained")
             told.append(f"{what} (add some{f', or {REDRAW}' if redraw else ''})")
+        for drawn in (problem for problem in self.report if problem.kind == "hidden"):
+            told.append(f"of {drawn.name} in training {drawn.detail}, the rest hidden (-o drop=none shows all)")
         if dim := set(self.report.names("dim")):
             folder = shlex.quote(getattr(getattr(self.train, "source", None), "root", "FOLDER"))
             what = f"{len(dim):,} 16-bit pictures hold no value above 4095 (12 bits) and are read nearly black"

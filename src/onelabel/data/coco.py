@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from onelabel.system import say
 
 from .base import Draw, Part, Splits, make_splits
-from .own import Records, merge_duplicates, own_splits
+from .own import Complete, Records, merge_duplicates, own_splits
 from .paths import find_tree, inside, native, present
 from .report import DataError, Report
 from .sources import FileSource
@@ -74,7 +74,7 @@ def load_instances(
     *,
     root: str | Path | None = None,
     class_names: Sequence[str] | str | Path | None = None,
-    complete: bool = False,
+    complete: Complete = False,
     verify: Verify = "header",
     draw: Draw | None = None,
     report: Report | None = None,
@@ -85,7 +85,8 @@ def load_instances(
 
     Args:
         root: the folder that file names are relative to; the file's own unless given.
-        complete: every class without an annotation is absent; labels then count as clean.
+        complete: every class without an annotation is absent; labels then count as clean;
+            'held-out': of validation and test rows alone.
     """
     file = Path(path).expanduser()
     report = report if report is not None else Report()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from .base import Draw, Part, Splits
-from .own import Records, own_splits, part_name
+from .own import Complete, Records, own_splits, part_name
 from .paths import leads_up, list_pictures
 from .report import DataError, Report
 from .sources import FileSource
@@ -20,7 +20,7 @@ def load_folder(
     path: str | Path,
     *,
     class_names: Sequence[str] | str | Path | None = None,
-    complete: bool = False,
+    complete: Complete = False,
     verify: Verify = "header",
     draw: Draw | None = None,
     report: Report | None = None,
@@ -31,7 +31,8 @@ def load_folder(
 
     Args:
         class_names: the classes and their order (names, or a text file); the sorted folder names unless given.
-        complete: each picture has no label but its folder's; its labels then count as clean.
+        complete: each picture has no label but its folder's; its labels then count as clean;
+            'held-out': of validation and test rows alone.
         verify: "header" opens every picture first, "decode" reads it whole, "none" trusts it.
     """
     root = Path(path).expanduser()

@@ -11,7 +11,7 @@ from onelabel.system import need, reading
 
 from .base import Draw, Splits
 from .images import MAX_PIXELS, ImageError, Raw
-from .own import Records, own_splits, part_name
+from .own import Complete, Records, own_splits, part_name
 from .report import DataError, Report
 from .sources import ImageSource, Rows
 from .verify import Verify
@@ -46,7 +46,7 @@ def load_hf(
     label: str | None = None,
     negatives: str | None = None,
     class_names: Sequence[str] | str | Path | None = None,
-    complete: bool = False,
+    complete: Complete = False,
     verify: Verify = "header",
     draw: Draw | None = None,
     report: Report | None = None,
@@ -56,7 +56,8 @@ def load_hf(
     Args:
         image, label, negatives: the columns; the first Image feature and the first ClassLabel (or list of them, or a
             column called label or labels) unless given. A label may be a name, a number or a list of either.
-        complete: every label that a row lacks is absent; its labels then count as clean.
+        complete: every label that a row lacks is absent; its labels then count as clean;
+            'held-out': of validation and test rows alone.
     """
     datasets = need("datasets", "data")
     report = report if report is not None else Report()

@@ -14,7 +14,7 @@ from onelabel.system import need, reading
 
 from .arff import read_arff, read_arff_features
 from .base import Draw, Part, Splits, make_splits
-from .own import mention_untrained
+from .own import mention_hidden, mention_untrained
 from .report import DataError, Report
 
 #: Label matrices by what a file calls them.
@@ -92,6 +92,7 @@ def load_matrix(
         file.stem, names, rows, known, draw=draw or Draw(), report=report, keep=keep, notes=("a features matrix",)
     )
     mention_untrained(splits, rows)
+    mention_hidden(splits, known["train"])
     return splits
 
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,9 @@ from .base import Draw, Part, Splits, make_splits
 from .report import REDRAW, DataError, Report, printable
 from .sources import FileSource, ImageSource
 from .verify import Verify, mention_shared, readable
+
+#: Whether own labels are all there are: of no rows, of every row, or of those held out for validation and test.
+Complete = bool | Literal["held-out"]
 
 _PART_NAMES: dict[str, Part] = {
     "train": "train",
@@ -211,13 +214,18 @@ def own_splits(
     records: Records,
     *,
     class_names: Sequence[str] | str | Path | None,
-    complete: bool,
+    complete: Complete,
     draw: Draw,
     report: Report,
     verify: Verify = "none",
     notes: Sequence[str] = (),
 ) -> Splits[Any]:
-    """Splits of own data. `complete` says that every label a row lacks is absent, which makes its labels clean."""
+    """Splits of own data. `complete` says of which rows every label that they lack is absent, which makes them clean.
+
+    A part of which every entry is known, present or absent, is clean without that.
+    """
+    if complete not in (True, False, "held-out"):
+        raise DataError(f"complete: {complete!r}, expected true, false or 'held-out' (of validation and test rows)")
     if not len(records):
         met = f"; {report.line()}" if len(report) else ""
         raise DataError(
@@ -243,8 +251,33 @@ def own_splits(
         if len(index):
             rows[part] = source.take(index) if isinstance(source, ImageSource) else source[index]
             mine = observed.take(index)
-            labels[part] = (mine.to_dense() > 0).astype(np.uint8) if complete else mine
+            labels[part] = mine
+            if complete is True or (complete and part != "train"):
+                labels[part] = _present(mine)
+            elif len(mine.indices) == len(mine) * mine.num_classes:
+                labels[part] = mine, _present(mine)
             keep[part] = usable[index]
+    if complete == "held-out" and set(rows) == {"train"}:
+        raise DataError(
+            f"{name}: complete='held-out' is about validation and test rows, and all are in training; "
+            "give a split column, or folders train/ and val/"
+        )
     splits = make_splits(name, names, rows, labels, draw=draw, report=report, keep=keep, notes=notes)
     mention_untrained(splits, rows)
+    mention_hidden(splits, labels["train"])
     return splits
+
+
+def _present(labels: Labels) -> NDArray[np.uint8]:
+    return (labels.to_dense() > 0).astype(np.uint8)
+
+
+def mention_hidden(splits: Splits[Any], given: Any) -> None:
+    """Report how many of its known labels (`given`, 0/1) training hides, where one a row was drawn as in the papers."""
+    train = splits.train
+    if not isinstance(given, np.ndarray) or train.true is None:
+        return
+    known, seen = int(train.true.sum()), int(train.observed.positives_per_row().sum())
+    if seen < known:
+        rows = max(len(train), 1)
+        splits.report.add("hidden", f"{known / rows:.2f} labels a row", f"{seen / rows:.2f} of them drawn")

@@ -41,6 +41,7 @@ KINDS: dict[str, tuple[bool, str]] = {
     "linked-folder": (True, "a link to a folder above it or to another class folder; its pictures are not read twice"),
     "alike": (False, "classes whose names differ only in case, spaces or coding; rename one where they mean the same"),
     "untrained": (False, "a class without a row in training; add some"),
+    "hidden": (False, "training sees drawn labels only, as in the papers; -o drop=none shows it all that are known"),
     "undivided": (False, "cells that look like several labels; each is one class as it stands"),
     "not-a-picture": (False, "a file that is no picture by its name; left alone"),
     "outside": (True, "a path that leaves the data folder"),
@@ -82,7 +83,7 @@ class Report:
 
     # These change nothing about what is learned, so strict lets them pass.
     HARMLESS = frozenset({"animated", "cmyk", "grey", "deep", "rotated", "tiny", "long", "not-a-picture"})
-    HARMLESS |= {"alike", "untrained", "undivided", "dim"}
+    HARMLESS |= {"alike", "untrained", "undivided", "dim", "hidden"}
 
     def add(self, kind: str, name: object, detail: object = "") -> None:
         """Record a problem; raises `DataError` when strict, unless the kind is harmless."""

@@ -13,7 +13,7 @@ from onelabel.system import need, reading
 
 from .base import Draw, Splits
 from .cells import divided, labels_of, mention_undivided
-from .own import Records, merge_duplicates, own_splits, part_said
+from .own import Complete, Records, merge_duplicates, own_splits, part_said
 from .paths import native
 from .report import KINDS, DataError, Report
 from .sources import FileSource
@@ -38,7 +38,7 @@ def load_table(
     delimiter: str | None = None,
     encoding: str = "utf-8",
     class_names: Sequence[str] | str | Path | None = None,
-    complete: bool = False,
+    complete: Complete = False,
     verify: Verify = "header",
     draw: Draw | None = None,
     report: Report | None = None,
@@ -54,7 +54,8 @@ def load_table(
         image, labels, negatives, split: the columns; found by their usual names unless given.
         separator: what divides the labels of a cell; "" where a cell is one label.
         delimiter: what divides a line of text; a comma, semicolon or tab is found by the header unless given.
-        complete: every label that a row lacks is absent; its labels then count as clean.
+        complete: every label that a row lacks is absent; its labels then count as clean;
+            'held-out': of validation and test rows alone.
     """
     file = Path(path).expanduser()
     report = report if report is not None else Report()

@@ -20,7 +20,7 @@ from onelabel.system import need, progress, workers
 
 from .base import Draw, Splits
 from .images import MAX_PIXELS, SUFFIXES, ImageError, Raw
-from .own import Records, class_list, own_splits, part_name
+from .own import Complete, Records, class_list, own_splits, part_name
 from .report import DataError, Problem, Report
 from .sources import ImageSource, Rows
 from .verify import Verify
@@ -92,7 +92,7 @@ def load_shards(
     path: str | Path,
     *,
     class_names: Sequence[str] | str | Path | None = None,
-    complete: bool = False,
+    complete: Complete = False,
     verify: Verify = "none",
     draw: Draw | None = None,
     report: Report | None = None,

@@ -126,7 +126,10 @@ def selecting(config: TrainConfig, feed: Feed | None) -> TrainConfig:
         return config
     unasked = config.select == "mAP" and draws(feed)
     likely = ", and the best epoch the one that makes them likeliest" if unasked else ""
-    say(f"validation has no true labels: mAP is that of the observed positives{likely}")
+    several = int((feed.part.observed.positives_per_row() > 1).sum())
+    remedy = "are not asked; if they have all their labels, -o complete=held-out says so"
+    more = f"; {several:,} of {len(feed.part):,} rows have several and {remedy}" if several else ""
+    say(f"validation has no true labels: mAP is that of the observed positives{likely}{more}")
     return dataclasses.replace(config, select="likelihood") if unasked else config
 
 
