@@ -81,7 +81,9 @@ def test_debug_shows_the_error_itself_wherever_it_stands(place: list[str]) -> No
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["trian"], "No such command 'trian'"),
+        (["tran"], "No such command 'tran'. Did you mean 'train'?"),
+        (["trian"], "No such command 'trian'. Did you mean 'train'?"),
+        (["zzz"], "No such command 'zzz'."),
         (["train"], "Missing argument"),
         (
             ["audit", "estimate", "a", "b"],

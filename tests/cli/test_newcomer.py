@@ -300,3 +300,16 @@ def test_hours_without_a_gpu_are_announced(
     assert code == 0, errors
     assert "no GPU: 2 epochs of 32 pictures of 16 px may take hours; --size 8 takes a quarter" in errors
     assert "no GPU" not in call("train", "photos", *SMALL, *words, "--mode", "linear", "--out", str(tmp_path / "b"))[2]
+
+
+def test_recover_looks_for_its_input_first(call: Call, home: Path, tmp_path: Path) -> None:
+    (tmp_path / "recovered.parquet").write_text("mine")
+    out = ["--out", str(tmp_path / "recovered.parquet")]
+    code, _, errors = call("recover", "nope", *out)
+    assert (code, errors) == (2, "error: nope: no run or data there; runs in .: run\n")
+    code, _, errors = call("recover", "run", "--data", "photo", *out)
+    assert (code, errors) == (2, "error: photo: no run or data there; runs in .: run\n")
+    code, _, errors = call("recover", str(tmp_path / "nope"), *out)
+    assert (code, errors.count("\n")) == (2, 1)
+    assert "nope: neither a dataset (" in errors
+    assert "recovered.parquet exists" in call("recover", "run", *out)[2]

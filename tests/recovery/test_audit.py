@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import json
+import shutil
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -278,3 +282,154 @@ def test_an_audit_goes_to_its_pictures_after_others_came_and_went(tmp_path: Path
         there = (name[0], "bca"["abc".index(name[0])])
         assert seen[name] == {label: 1 if label in there else -1 for label in "abc"}
     assert all(each == {name[0]: 1} for name, each in seen.items() if name not in audited)
+
+
+def call(*words: object) -> tuple[int, str, str]:
+    """A command: its exit code, what it prints, its errors."""
+    pytest.importorskip("typer")
+    from onelabel.cli import main
+
+    out, errors = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(errors), pytest.raises(SystemExit) as stop:
+        main([str(word) for word in words])
+    return int(stop.value.code or 0), out.getvalue(), errors.getvalue()
+
+
+def these(file: RecoveredFile, order: np.ndarray, out: Path) -> RecoveredFile:
+    """The recovered labels of these rows, in this order."""
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(file.path)
+    rows = table.column("row").to_numpy()
+    at = [np.flatnonzero(rows == row) for row in order]
+    header = json.loads(table.schema.metadata[b"onelabel.recovered"]) | {"rows": len(order)}
+    table = table.take(np.concatenate(at))
+    table = table.set_column(0, table.schema.field(0), [np.repeat(np.arange(len(order)), list(map(len, at)))])
+    pq.write_table(table.replace_schema_metadata({"onelabel.recovered": json.dumps(header)}), out)
+    shutil.copy(file.path.with_suffix(".json"), out.with_suffix(".json"))
+    return RecoveredFile.open(out)
+
+
+def sheet(path: Path, y: np.ndarray, rows: Any) -> Path:
+    """A CSV of `row,labels`."""
+    lines = [f"{row},{'|'.join(f'c{i}' for i in np.flatnonzero(y[row]))}" for row in rows]
+    path.write_text("\n".join(["row,labels", *lines]) + "\n")
+    return path
+
+
+def test_an_estimate_finds_the_pictures_of_its_plan_by_name(made: Made, tmp_path: Path) -> None:
+    file, y, _ = made
+    plan = plan_audit(file, rows=60)
+    wanted = estimate_audit(file, plan, said(y, plan)).to_json()
+    order = np.random.default_rng(0).permutation(1200)
+    other = these(file, order, tmp_path / "other.parquet")
+    found = estimate_audit(other, plan, said(y, plan)).to_json()
+    for name, each in wanted["overall"].items():
+        assert found["overall"][name] == pytest.approx(each), name
+    plan.save(tmp_path / "plan.parquet")
+    how = [tmp_path / "plan.parquet", sheet(tmp_path / "a.csv", y, plan.rows), "--labels", tmp_path / "l.npz"]
+    code, _, errors = call("audit", "estimate", other.path, *how)
+    assert code == 0, errors
+    np.testing.assert_array_equal(
+        Labels.load(tmp_path / "l.npz").to_dense()[np.argsort(order)[plan.rows]], said(y, plan)
+    )
+
+
+@pytest.mark.parametrize("fewer", ["recovered", "planned"])
+def test_no_estimate_from_a_plan_of_other_pictures(made: Made, tmp_path: Path, fewer: str) -> None:
+    """`recover photos/` takes all rows, `recover RUN` those it trains on."""
+    file, y, _ = made
+    part = these(file, np.arange(200, 1200), tmp_path / "part.parquet")
+    drawn, given = (file, part) if fewer == "recovered" else (part, file)
+    plan = plan_audit(drawn, rows=60)
+    plan.save(tmp_path / "plan.parquet")
+    answers = sheet(tmp_path / "a.csv", y, plan.rows)
+    code, told, errors = call("audit", "estimate", given.path, tmp_path / "plan.parquet", answers)
+    assert (code, told, errors.count("\n")) == (2, "", 1)
+    assert f"{tmp_path / 'plan.parquet'} was drawn from {drawn.rows:,} pictures" in errors
+    assert f"{given.path} holds {given.rows:,}" in errors
+    assert call("audit", "estimate", drawn.path, tmp_path / "plan.parquet", answers)[0] == 0
+
+
+def test_answers_that_do_not_match_the_plan_are_counted(made: Made, tmp_path: Path) -> None:
+    file, y, _ = made
+    plan = plan_audit(file, rows=60)
+    plan.save(tmp_path / "plan.parquet")
+    others = np.setdiff1d(np.arange(1200), plan.rows)[:12]
+    words = [file.path, tmp_path / "plan.parquet", sheet(tmp_path / "a.csv", y, [plan.rows[7], *others])]
+    code, told, errors = call("audit", "estimate", *words, "--out", tmp_path / "e.json")
+    assert code == 0, errors
+    assert told.splitlines()[:3] == [
+        "1 audited picture, 0 entries without an answer",
+        "59 of 60 planned pictures have no answer",
+        "12 answers are of pictures that are not in this plan",
+    ]
+    for text in ((tmp_path / "e.json").read_text(), call("audit", "estimate", *words, "--json")[1]):
+        found = json.loads(text)
+        assert [found[name] for name in ("rows", "unanswered", "unanswered_rows", "elsewhere")] == [1, 0, 59, 12]
+    sheet(tmp_path / "a.csv", y, [*plan.rows[1:], others[0]])
+    told = call("audit", "estimate", *words)[1]
+    assert "\n1 of 60 planned pictures has no answer\n1 answer is of a picture that is not in this plan\n" in told
+    told = call("audit", "estimate", *words[:2], sheet(tmp_path / "a.csv", y, plan.rows))[1]
+    assert "no answer" not in told
+    assert "this plan" not in told
+    code, _, errors = call("audit", "estimate", *words[:2], sheet(tmp_path / "a.csv", y, others))
+    assert (code, errors.count("\n")) == (2, 1)
+    assert "12 answers are of pictures that are not in this plan, and no other is there" in errors
+
+
+def test_exported_answers_of_other_pictures_are_counted(made: Made, tmp_path: Path) -> None:
+    pq = pytest.importorskip("pyarrow.parquet")
+    import pyarrow as pa
+
+    from onelabel.recovery.answers import match_answers
+
+    file, _, _ = made
+    plan = plan_audit(file, rows=6)
+    names = [plan.examples[0], plan.examples[1], "new.jpg", "new.jpg", "newer.jpg"]
+    columns = {"row": [0, 1, 2, 2, 3], "example": names, "class_index": [0, 1, 0, 1, 0], "value": [1, -1, 1, -1, 0]}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    found = match_answers(tmp_path / "a.parquet", plan.rows, plan.examples, file.class_names)
+    assert found.elsewhere == 2  # nothing was said of the last
+    assert found.notes()[0] == "4 of 6 planned pictures have no answer"
+    assert (found.values[0, 0], found.values[1, 1], np.abs(found.values).sum()) == (1, -1, 2)
+
+
+def test_a_name_is_believed_before_a_number(made: Made, tmp_path: Path) -> None:
+    file, y, _ = made
+    plan = plan_audit(file, rows=6)
+    wanted = said(y, plan)
+    lines = [
+        f"{plan.rows[(i + 1) % 6]},{name},{'|'.join(f'c{c}' for c in np.flatnonzero(wanted[i] > 0))}"
+        for i, name in enumerate(plan.examples)
+    ]
+    (tmp_path / "a.csv").write_text("\n".join(["row,example,labels", *lines]) + "\n")
+    np.testing.assert_array_equal(read_answers(tmp_path / "a.csv", plan, file.class_names), wanted)
+
+
+def test_a_plan_of_one_stratum_says_so_in_words(made: Made, tmp_path: Path) -> None:
+    told = call("audit", "plan", made[0].path, "--rows", 1200, "--out", tmp_path / "p.parquet")[1]
+    assert told.startswith(f"{tmp_path / 'p.parquet'}: 1,200 pictures in 1 stratum\n")
+
+
+def test_audited_labels_are_not_told_to_be_audited(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    labels = Labels.from_classes(rng.integers(4, size=120), num_classes=4)
+    X = rng.standard_normal((120, 3)).astype(np.float32)  # which say nothing
+    data, plan, before = (tmp_path / name for name in ("f.npz", "plan.parquet", "r.parquet"))
+    np.savez(data, X=X, observed=labels.to_dense())
+    code, told, errors = call("recover", data, "--folds", 2, "--out", before)
+    assert code == 0, errors
+    assert "k is open" in told
+    assert call("audit", "plan", before, "--rows", 10, "--out", plan)[0] == 0
+    y = rng.random((120, 4)) < 0.3
+    names = RecoveredFile.open(before).class_names
+    rows = Plan.load(plan).rows[:9]
+    lines = [f"{row},{'|'.join(names[c] for c in np.flatnonzero(y[row]))}" for row in rows]
+    (tmp_path / "a.csv").write_text("\n".join(["row,labels", *lines]) + "\n")
+    how = ["--folds", 2, "--audit", plan, "--answers", tmp_path / "a.csv", "--out", tmp_path / "after.parquet"]
+    code, told, errors = call("recover", data, *how)
+    assert code == 0, errors
+    assert json.loads((tmp_path / "after.json").read_text())["k_open"]  # the case in question
+    assert "k is open" not in told
+    assert "1 of 10 planned pictures has no answer" in told

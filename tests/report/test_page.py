@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,12 @@ from onelabel.cli import main
 from onelabel.data import FeatureDataset, Splits
 from onelabel.labels import Labels
 from onelabel.report import write_report
+from onelabel.report.choice import main_run
+from onelabel.report.examples import drawn
+from onelabel.report.figures.epochs import learning_curves
 from onelabel.report.numbers import class_rows, headline, missing_labels, next_steps
-from onelabel.report.page import chance
-from onelabel.report.runs import main_run, read_run, read_runs
+from onelabel.report.page import chance, facts
+from onelabel.report.runs import read_run, read_runs
 from onelabel.training import train
 
 HOSTILE = [
@@ -119,6 +123,53 @@ def test_what_it_says_is_what_the_runs_say(page: Path, runs: list[Any]) -> None:
     assert "full labels (BCE)" in text
     assert "onelabel review" in text
     assert "onelabel audit plan" in text
+
+
+def test_each_run_has_its_own_network(tmp_path: Path, run_folders: dict[str, Path]) -> None:
+    """Pictures seen at different sizes, by a head alone too; features have no size."""
+    from material import TINY, make_runs
+
+    linear = make_runs(tmp_path, {**TINY, "size": 24}, ["em"], mode="linear", epochs=1)["em"]
+    found = dict(facts(read_runs([run_folders["an"], run_folders["gr"], linear]), None, None))
+    assert found["Network of AN, GR"] == "small-cnn, finetune, 16 px, 3 epochs, batch 32"
+    assert found["Network of EM"] == "small-cnn, linear, 24 px, 1 epoch, batch 32"
+    found = dict(facts(read_runs(synthetic(tmp_path / "features", ["a", "b", "c"])), None, None))
+    assert found["Network"] == "a head on features, linear, 2 epochs, batch 16"
+
+
+def test_the_best_epoch_is_its_phases(tmp_path: Path) -> None:
+    """A teacher's or its student's: named, and ringed where the curve of all phases has it."""
+    (folder,) = synthetic(tmp_path, ["a", "b", "c"], truth=False, methods=("roll-call",))
+    run = read_run(folder)
+    assert [row["phase"] for row in run.history] == ["linear"] * 2 + ["student"] * 2
+    for phase, words, first in (("linear", "the linear phase", 1), ("student", "the student", 3)):
+        other = replace(run, result={**run.result, "best_phase": phase, "best_epoch": 1})
+        told = headline([other])[0]
+        assert (told["epoch"], told["phase"], told["place"], told["epochs"]) == (2, words, first + 1, 4)
+        for metric in ("validation_mAP", "validation_likelihood"):
+            line, ring = (line for line in learning_curves([other], metric=metric).axes[0].lines[:2])
+            assert list(ring.get_xdata()) == [first + 1]
+            assert list(ring.get_ydata()) == [line.get_ydata()[first]]
+            assert ring.get_markersize() > line.get_markersize()
+    text = re.sub(r"\s+", " ", " ".join(Reader(write_report([folder], tmp_path / "x.html").read_text("utf-8")).text))
+    assert re.search(r"\d of the (student|linear phase) \d of 4 in all", text)
+    assert "Likelihood of validation's observed labels by epoch" in text
+    with pytest.raises(ValueError, match=r"'validation_x', which no metrics\.jsonl has; expected one of loss, val"):
+        learning_curves([run], metric="validation_x")
+
+
+def test_how_examples_were_drawn(page: Path, tmp_path: Path) -> None:
+    def said(target: Path) -> str:
+        text = re.sub(r"\s+", " ", " ".join(Reader(target.read_text(encoding="utf-8")).text))
+        return text[text.index("Drawn at random") :].partition(" observed ")[0]
+
+    assert said(page) == "Drawn at random among examples with several labels, not chosen."
+    target = write_report(synthetic(tmp_path / "a", ["a", "b", "c"], truth=False), tmp_path / "a.html")
+    assert said(target) == "Drawn at random, not chosen."
+    target = write_report(synthetic(tmp_path / "b", ["only"]), tmp_path / "b.html")
+    assert said(target) == "Drawn at random, not chosen."
+    shown = [SimpleNamespace(part="train", crowded=False), SimpleNamespace(part="test", crowded=True)]
+    assert drawn(shown) == "Drawn at random, those of test among examples with several labels, not chosen."
 
 
 def test_no_probability_is_called_certain() -> None:

@@ -13,7 +13,8 @@ from browsing import Reader, check_in_a_browser
 from sklearn.metrics import average_precision_score
 from voc import make_page, unpack
 
-from onelabel.report.runs import RunView, main_run, read_runs
+from onelabel.report.choice import main_run
+from onelabel.report.runs import RunView, read_runs
 from onelabel.report.sections import figure_sections
 
 pytestmark = [pytest.mark.shared, pytest.mark.slow]

@@ -11,6 +11,7 @@ import io
 import os
 import re
 import sys
+from difflib import get_close_matches
 from typing import Any
 
 import typer
@@ -69,6 +70,12 @@ class LazyGroup(TyperGroup):
         command.name = cmd_name
         _prepare(command)
         return command
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        near = () if args[0] in COMMANDS else get_close_matches(args[0], COMMANDS)
+        if near and not ctx.resilient_parsing:  # Typer looks only among commands that are imported
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {' or '.join(map(repr, near))}?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):

@@ -31,6 +31,7 @@ def plan(
     onelabel review recovered.parquet --audit audit.parquet
     """
     from onelabel.recovery import plan_audit
+    from onelabel.recovery.summary import counted
 
     made = plan_audit(recovered, rows=rows, minutes=minutes, seconds_per_row=seconds_per_row, seed=seed)
     made.save(out)
@@ -38,7 +39,8 @@ def plan(
         strata = {name: {"rows": there, "drawn": chosen} for name, (there, chosen) in made.sizes.items()}
         emit({"file": out, "pictures": len(made.rows), "strata": strata})
         return
-    typer.echo(f"{out}: {len(made.rows)} pictures in {len(made.sizes)} strata")
+    pictures, groups = counted(len(made.rows), "picture", "pictures"), counted(len(made.sizes), "stratum", "strata")
+    typer.echo(f"{out}: {pictures} in {groups}")
     for name, (there, chosen) in made.sizes.items():
         typer.echo(f"{name:<32} {chosen:>5} of {there:>8,}")
 
@@ -60,24 +62,30 @@ def estimate(
 
     Example: onelabel audit estimate recovered.parquet audit.parquet answers.csv --out estimate.json
     """
-    from onelabel.recovery import AuditRows, RecoveredFile, estimate_audit, read_answers
+    from onelabel.recovery import AuditRows, RecoveredFile, estimate_audit
+    from onelabel.recovery.answers import match_answers
     from onelabel.recovery.audit import Plan
+    from onelabel.recovery.summary import counted
     from onelabel.system import atomic_write
 
     file, drawn = RecoveredFile.open(recovered), Plan.load(plan)
-    said = read_answers(answers, drawn, file.class_names)
-    found = estimate_audit(file, drawn, said)
-    text = json.dumps(found.to_json(), ensure_ascii=False, indent=1)
+    said = match_answers(answers, drawn.rows, drawn.examples, file.class_names)
+    found = estimate_audit(file, drawn, said.values)
+    text = json.dumps({**found.to_json(), "elsewhere": said.elsewhere}, ensure_ascii=False, indent=1)
     if out is not None:
         atomic_write(out, text + "\n")
     if labels is not None:
-        AuditRows(drawn.rows, said, drawn.inclusion).apply(file.labels())[0].save(labels)
+        AuditRows(drawn.placed(file).rows, said.values, drawn.inclusion).apply(file.labels())[0].save(labels)
     if as_json:
         typer.echo(text)
         return
-    typer.echo(f"{found.rows} audited pictures, {found.unanswered} entries without an answer")
+    audited = counted(found.rows, "audited picture", "audited pictures")
+    typer.echo(f"{audited}, {counted(found.unanswered, 'entry', 'entries')} without an answer")
+    for note in said.notes():
+        typer.echo(note)
     if found.contradictions:
-        typer.echo(f"{found.contradictions} observed labels are contradicted; the audit is believed")
+        what = counted(found.contradictions, "observed label is", "observed labels are")
+        typer.echo(f"{what} contradicted; the audit is believed")
     for name, each in found.overall.items():
         typer.echo(f"{name:<16} {each}")
     typer.echo(f"{'class':<20} {'count':>30} {'precision':>28} {'recall':>22}")

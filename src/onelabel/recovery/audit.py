@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from onelabel.recovery.answers import read_file
 from onelabel.recovery.places import rows_by_name
 from onelabel.recovery.schema import AUDITED, COLUMNS, VERSION
 from onelabel.recovery.table import RecoveredFile, arrow, parquet_file
 from onelabel.system import check_schema, reading
 
-ANSWERS = "onelabel.answers"
 #: Rows of a stratum that the sample should have at least: below it variances are guesses.
 LEAST = 5
 #: Confidence bins: the expected number of missing positives of a row.
@@ -31,6 +30,7 @@ class Plan:
     Attributes:
         rows, examples, inclusion, stratum: one entry per chosen row, sorted by row.
         sizes: stratum → (rows in it, rows chosen).
+        path: the file it was read from.
     """
 
     rows: NDArray[np.int64]
@@ -38,6 +38,7 @@ class Plan:
     inclusion: NDArray[np.float64]
     stratum: list[str]
     sizes: dict[str, tuple[int, int]]
+    path: Path | None = None
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the plan (Parquet), as `onelabel review --audit` reads it."""
@@ -70,7 +71,19 @@ class Plan:
                 raise ValueError("a stratum has fewer rows than were drawn of it, or more than there can be")
             if not ((chance > 0) & (chance <= 1)).all() or (len(row) and row.min() < 0):
                 raise ValueError("a row below 0 or an inclusion probability outside 0 to 1")
-            return cls(row, table.column("example").to_pylist(), chance, stratum, sizes)
+            return cls(row, table.column("example").to_pylist(), chance, stratum, sizes, Path(path))
+
+    def placed(self, file: RecoveredFile) -> Plan:
+        """The plan with the rows that its pictures have in a file; an error where it was drawn from others than its."""
+        there = file.names()
+        rows = rows_by_name(self.rows, self.examples, there.items())
+        drawn_from, absent = sum(size for size, _ in self.sizes.values()), int((rows < 0).sum())
+        if absent or drawn_from != len(there):
+            raise ValueError(
+                f"{self.path or 'the plan'} was drawn from {drawn_from:,} pictures, {file.path} holds {len(there):,}, "
+                f"and {absent:,} of the {len(rows):,} planned are not there; give the file it was drawn from"
+            )
+        return replace(self, rows=rows)
 
 
 def plan_audit(
@@ -197,56 +210,4 @@ def read_answers(path: str | os.PathLike[str], plan: Plan, class_names: tuple[st
     Either what `onelabel review --export` writes (Parquet), or a CSV: `row,class,value` with values of 1 and −1, or
     `row,labels` (or `example,labels`) with all classes of a picture divided by |, everything else being absent.
     """
-    out = np.zeros((len(plan.rows), len(class_names)), np.int8)
-    place = {int(row): i for i, row in enumerate(plan.rows)}
-    file = Path(path)
-    if not file.exists():
-        export = f"`onelabel review RECOVERED --export {file.with_suffix('.parquet')}`"
-        raise FileNotFoundError(
-            f"{file}: no answers there; `onelabel review RECOVERED --audit PLAN` asks for them, then {export} writes "
-            "them; or give a CSV of row,labels"
-        )
-    if file.suffix == ".parquet":
-        pa, parquet = arrow()
-        with reading(file, "answers exported by onelabel review"):
-            table = parquet.read_table(file)
-        lacking = {"row", "class_index", "value"} - set(table.schema.names)
-        if lacking:
-            raise ValueError(f"{file}: no column {sorted(lacking)[0]!r}; expected answers exported by onelabel review")
-        with reading(file, "answers exported by onelabel review"):
-            rows, classes, values = (
-                table.column(n).cast(pa.int64()).to_pylist() for n in ("row", "class_index", "value")
-            )
-            for row, cls, value in zip(rows, classes, values, strict=True):
-                if row is None or cls not in range(len(class_names)) or value not in (1, -1, 0):
-                    raise ValueError(f"row {row}, class {cls}, value {value}")
-            if "example" in table.schema.names:
-                examples = [str(name) for name in table.column("example").to_pylist()]
-                rows = rows_by_name(rows, examples, zip(plan.rows.tolist(), plan.examples, strict=True)).tolist()
-            for row, cls, value in zip(rows, classes, values, strict=True):
-                if row in place:
-                    out[place[row], cls] = value
-        return out
-    position = {name: i for i, name in enumerate(class_names)}
-    by_name = {name: i for i, name in enumerate(plan.examples)}
-    with reading(file, "a CSV of answers"), open(file, encoding="utf-8-sig", newline="") as stream:
-        for number, line in enumerate(csv.DictReader(stream), 2):
-            at = place.get(int(line["row"])) if line.get("row") else by_name.get(line.get("example") or "")
-            if at is None:
-                continue
-            if line.get("labels") is not None:
-                out[at] = -1
-                for name in filter(None, (word.strip() for word in line["labels"].split("|"))):
-                    out[at, _position(position, name, file, number)] = 1
-            else:
-                said = (line.get("value") or "").strip()
-                if said not in ("1", "-1", "0", "+1"):
-                    raise ValueError(f"{file}:{number}: value {said!r}, expected 1 or -1")
-                out[at, _position(position, line.get("class") or "", file, number)] = int(said)
-    return out
-
-
-def _position(position: dict[str, int], name: str, file: Path, line: int) -> int:
-    if name not in position:
-        raise ValueError(f"{file}:{line}: class {name!r} is not one of the {len(position)} classes")
-    return position[name]
+    return read_file(path, plan.rows, plan.examples, class_names).values

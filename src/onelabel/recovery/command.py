@@ -8,12 +8,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from onelabel.recovery.audit import Plan, read_answers
+from onelabel.recovery.answers import match_answers
+from onelabel.recovery.audit import Plan
 from onelabel.recovery.completion import AuditRows, Recovered, recover
 from onelabel.recovery.folds import crossfit
-from onelabel.recovery.inputs import Inputs, is_run, load_inputs, role_scores
+from onelabel.recovery.inputs import Inputs, is_run, load_inputs, refuse_absent, role_scores
 from onelabel.recovery.places import rows_by_name
-from onelabel.recovery.summary import added, as_text
+from onelabel.recovery.summary import added, as_text, counted
 from onelabel.system import clear_stale, refuse_existing
 from onelabel.training.carried import FILE, LEAST, calibrate_run, usable_rows
 
@@ -60,6 +61,7 @@ def run_recovery(w: Wanted, echo: Callable[[str], Any]) -> Recovered:
         raise ValueError("an audit is its plan and its answers: give both --audit and --answers")
     exports = [_export(pair) for pair in w.export]
     target = w.out or (Path(w.source) if is_run(w.source) else Path()) / "recovered.parquet"
+    refuse_absent(w.data if w.data is not None and is_run(w.source) else w.source)
     if is_run(w.source):
         clear_stale(w.source)
     if not w.force:
@@ -96,7 +98,7 @@ def run_recovery(w: Wanted, echo: Callable[[str], Any]) -> Recovered:
     echo(
         f"k = {done.k:.2f} positives a picture (95% interval {low:.2f}–{high:.2f}); thresholds: {done.thresholds.rule}"
     )
-    if done.k_open:
+    if done.k_open and w.audit is None:
         remedy = "audit some rows (onelabel audit plan), or give --k"
         echo(f"k is open: one label a picture leaves {low:.2f} to {high:.2f}; {remedy}")
     echo(str(whole := added(done.summary)))
@@ -109,7 +111,8 @@ def run_recovery(w: Wanted, echo: Callable[[str], Any]) -> Recovered:
     if done.naming is not None:
         echo(str(done.naming))
     if done.contradictions:
-        echo(f"{done.contradictions} observed labels are contradicted by the audit, which is believed")
+        what = counted(done.contradictions, "observed label is", "observed labels are")
+        echo(f"{what} contradicted by the audit, which is believed")
     echo(f"{target}: candidates of {len(inputs.labels):,} pictures; summary in {target.with_suffix('.csv').name}")
     if inputs.left_out:
         echo(
@@ -183,7 +186,9 @@ def _audit(w: Wanted, inputs: Inputs, echo: Callable[[str], Any]) -> AuditRows |
         return None
     plan = Plan.load(w.audit)
     names = inputs.labels.class_names or tuple(map(str, range(inputs.labels.num_classes)))
-    values, rows = read_answers(w.answers, plan, names), plan.rows
+    found, rows = match_answers(w.answers, plan.rows, plan.examples, names), plan.rows
+    for note in found.notes():
+        echo(f"{w.answers}: {note}")
     if inputs.examples is not None:  # since the audit was planned pictures may have come or gone
         rows = rows_by_name(plan.rows, plan.examples, enumerate(inputs.examples))
     here = rows >= 0
@@ -191,7 +196,7 @@ def _audit(w: Wanted, inputs: Inputs, echo: Callable[[str], Any]) -> AuditRows |
         raise ValueError(f"{w.audit}: none of its pictures is in {w.source}; give the data that was audited")
     if not here.all():
         echo(f"{w.audit}: {(~here).sum()} of its {len(rows)} pictures are not in {w.source} and are left out")
-    return AuditRows(rows[here], values[here], plan.inclusion[here])
+    return AuditRows(rows[here], found.values[here], plan.inclusion[here])
 
 
 def _export(pair: str) -> tuple[str, Path]:

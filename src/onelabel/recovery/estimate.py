@@ -43,7 +43,8 @@ class AuditEstimate:
 
     `overall` and each class of `classes` hold: `count` (true positives in the dataset), `precision` and `recall` of
     the completed labels, `f1`, `added_precision` (of the called entries alone), `missing_rate` (true positives that
-    were not observed). `overall` also holds `k`. A ratio of nothing is NaN.
+    were not observed). `overall` also holds `k`. A ratio of nothing is NaN. `unanswered` counts the entries without an
+    answer of the `rows` that have one, `unanswered_rows` planned rows without any.
     """
 
     rows: int
@@ -52,6 +53,7 @@ class AuditEstimate:
     classes: dict[str, dict[str, Estimate]]
     contradictions: int
     unanswered: int
+    unanswered_rows: int
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers; NaN becomes None."""
@@ -60,7 +62,7 @@ class AuditEstimate:
             return {k: v if math.isfinite(v) else None for k, v in asdict(e).items()}
 
         out = {"rows": self.rows, "level": self.level, "contradictions": self.contradictions}
-        out["unanswered"] = self.unanswered
+        out |= {"unanswered": self.unanswered, "unanswered_rows": self.unanswered_rows}
         classes = {name: {k: plain(v) for k, v in each.items()} for name, each in self.classes.items()}
         return {**out, "overall": {k: plain(v) for k, v in self.overall.items()}, "classes": classes}
 
@@ -75,7 +77,7 @@ def estimate_audit(
     *,
     level: float = 0.95,
 ) -> AuditEstimate:
-    """Estimates for the whole dataset from a plan's rows.
+    """Estimates for the whole dataset from a plan's rows, which are found in the file by their pictures' names.
 
     Every total (of positives, of those in the completed set …) is the difference estimator Σx + Σ_{audited}(y − x)/π
     with x the probabilities in the recovered file: unbiased over the plan's draw whatever x is, and the closer x, the
@@ -90,6 +92,7 @@ def estimate_audit(
         raise ValueError(f"answers have shape {answers.shape}; expected {(len(plan.rows), len(file.class_names))}")
     if not answers.any():
         raise ValueError("answers: none of the plan's rows was answered")
+    plan = plan.placed(file)
     whole = (answers != 0).any(1)  # a row nobody looked at is left out of its stratum
     names = sorted({s for s, use in zip(plan.stratum, whole, strict=True) if use})
     place = {name: i for i, name in enumerate(names)}
@@ -114,7 +117,8 @@ def estimate_audit(
     rows, t = float(size.sum()), overall["count"]
     overall["k"] = Estimate(t.value / rows, t.low / rows, t.high / rows)
     contradictions = int(((answers[whole] < 0) & known.seen.astype(bool)).sum())
-    return AuditEstimate(int(whole.sum()), level, overall, classes, contradictions, int((answers[whole] == 0).sum()))
+    unanswered = int((answers[whole] == 0).sum())
+    return AuditEstimate(int(whole.sum()), level, overall, classes, contradictions, unanswered, int((~whole).sum()))
 
 
 def _by_class(

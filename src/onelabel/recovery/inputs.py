@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onelabel.data import FileSource, load_dataset
+from onelabel.data import FileSource, list_datasets, load_dataset
 from onelabel.data.cache import features as picture_features
 from onelabel.labels import Labels
 from onelabel.models.columns import even
@@ -61,6 +61,21 @@ class Inputs:
 def is_run(path: str | Path) -> bool:
     """Whether a folder is a run's."""
     return (Path(path) / "config.toml").is_file()
+
+
+def refuse_absent(source: str) -> None:
+    """An error where neither data nor a run is; it names the runs beside it."""
+    path, known = Path(source).expanduser(), list_datasets()
+    pattern = any(mark in source for mark in "*?[{")
+    if source in known or source.startswith("hf:") or pattern or path.exists():
+        return
+    runs = sorted(each.name for each in path.parent.iterdir() if is_run(each)) if path.parent.is_dir() else []
+    if runs:
+        names = ", ".join(runs[:5]) + (", …" if len(runs) > 5 else "")
+        raise FileNotFoundError(f"{source}: no run or data there; runs in {path.parent}: {names}")
+    raise FileNotFoundError(
+        f"{source}: neither a dataset ({', '.join(known)}) nor a run, folder, table, shard or features file that exists"
+    )
 
 
 def load_inputs(

@@ -108,11 +108,14 @@ class Added:
     def __str__(self) -> str:
         if not self.labels:
             return "no label is added: none is likely enough; review the candidates, audit some rows, or ask for less"
-        what = "label is" if self.labels == 1 else "labels are"
         assert self.precision is not None
-        return (
-            f"{self.labels:,} {what} added, {self.precision:.0%} ({self.low:.0%}–{self.high:.0%}) expected to be right"
-        )
+        what = counted(self.labels, "label is", "labels are")
+        return f"{what} added, {self.precision:.0%} ({self.low:.0%}–{self.high:.0%}) expected to be right"
+
+
+def counted(number: int, one: str, many: str) -> str:
+    """A number and what it counts."""
+    return f"{number:,} {one if number == 1 else many}"
 
 
 def added(summary: Sequence[ClassSummary]) -> Added:

@@ -116,6 +116,10 @@ class RecoveredFile:
                 self._check(columns, sum(column.null_count for column in batch.columns))
                 yield columns
 
+    def names(self) -> dict[int, str]:
+        """Row → the picture's name."""
+        return {row: name for c in self.batches() for row, name in zip(c["row"].tolist(), c["example"], strict=True)}
+
     def _check(self, c: dict[str, Any], missing: int) -> None:
         """Every number where it belongs: rows and classes are used as places in memory."""
         least = {"row": (0, self.rows or 2**62), "class_index": (0, len(self.class_names)), "observed": (-1, 2)}

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from onelabel.report.pictures import Pictures, data_uri, several
-from onelabel.report.runs import RunView, baseline, main_run
+from onelabel.report.choice import main_run
+from onelabel.report.pictures import Pictures, crowded, data_uri, several
+from onelabel.report.runs import RunView, baseline
 from onelabel.training.recording import PartLabels
 
 
@@ -27,13 +28,14 @@ class Bar:
 
 @dataclass(frozen=True)
 class Shown:
-    """One example. `labels` are the runs of its bars."""
+    """One example. `labels` are the runs of its bars; `crowded`: it was drawn among those with several labels."""
 
     part: str
     name: str
     pixels: NDArray[np.uint8] | None
     bars: list[Bar]
     labels: list[str]
+    crowded: bool
 
     @property
     def picture(self) -> str | None:
@@ -43,7 +45,10 @@ class Shown:
 def examples(
     runs: Sequence[RunView], book: Pictures, *, parts: Sequence[str] = ("train", "test"), count: int = 6, seed: int = 0
 ) -> list[Shown]:
-    """Some examples of each part, drawn by seed among those with several labels; AN's and the best run's scores."""
+    """Some examples of each part with AN's and the best run's scores.
+
+    Drawn by seed, among those with several true labels where there are any.
+    """
     best, reference = main_run(runs), baseline(runs)
     shown = [best] if reference is None or reference is best else [reference, best]
     made = []
@@ -52,10 +57,21 @@ def examples(
         scores: dict[str, Any] = {run.label: run.scores(part) for run in shown}
         if labels is None or any(values is None for values in scores.values()):
             continue
+        among = len(crowded(labels.true)) > 0
         for row in several(labels.true, len(labels.observed), count, seed):
             bars = _bars(best, {k: np.asarray(v[row]) for k, v in scores.items()}, labels, row, part)
-            made.append(Shown(part, book.name(part, row), book.read(part, row), bars, list(scores)))
+            made.append(Shown(part, book.name(part, row), book.read(part, row), bars, list(scores), among))
     return made
+
+
+def drawn(shown: Sequence[Shown]) -> str:
+    """How examples were drawn, in words."""
+    among = {example.part: example.crowded for example in shown}
+    parts = [part for part, some in among.items() if some]
+    if not parts:
+        return "Drawn at random, not chosen."
+    where = "" if len(parts) == len(among) else f", those of {' and '.join(parts)}"
+    return f"Drawn at random{where} among examples with several labels, not chosen."
 
 
 def _bars(best: RunView, scores: dict[str, Any], labels: PartLabels, row: int, part: str, most: int = 6) -> list[Bar]:

@@ -13,16 +13,19 @@ from typing import Any
 import numpy as np
 
 from onelabel.metrics import label_recovery_ap
+from onelabel.report.choice import choose, main_run, names
 from onelabel.report.intervals import bootstrap_map, interval, repetitions
-from onelabel.report.runs import RunView, baseline, main_run
+from onelabel.report.runs import RunView, baseline
 
-CLOSE = 0.5  #: points of validation mAP that another seed may turn round
+#: By criterion, what another seed may turn round: points of mAP; good methods' likelihoods are 0.06 and more apart.
+CLOSE = {"mAP": (0.5, "points"), "likelihood": (0.02, "of log-likelihood")}
+PHASES = {"linear": "the linear phase", "finetune": "fine-tuning"}
 Recovered = Any  # recovery.table.RecoveredFile
 
 
 def headline(runs: Sequence[RunView], *, seed: int = 0) -> list[dict[str, Any]]:
     """A row per run: mAP in percent with 95% intervals over examples, and paired differences to AN."""
-    best = main_run(runs)
+    choice = choose(runs)
     reference = baseline(runs)
     samples = {id(run): _samples(run, seed) for run in runs}
     rows = []
@@ -30,9 +33,10 @@ def headline(runs: Sequence[RunView], *, seed: int = 0) -> list[dict[str, Any]]:
         own = samples[id(run)]
         row: dict[str, Any] = {
             "run": run,
-            "best": run is best and len(runs) > 1,
-            "epoch": None if "best_epoch" not in run.result else run.result["best_epoch"] + 1,
-            "validation": run.result.get("validation_mAP"),
+            "best": choice.bold and run is choice.run,
+            **best_epoch(run),
+            "validation": run.validated("mAP"),
+            "likelihood": run.validated("likelihood"),
             "test": _mean_ap(run),
             "interval": None,
             "gain": None,
@@ -49,6 +53,18 @@ def headline(runs: Sequence[RunView], *, seed: int = 0) -> list[dict[str, Any]]:
                 row["gain"] = interval(row["test"] - before, 100 * (own - other))
         rows.append(row)
     return rows
+
+
+def best_epoch(run: RunView) -> dict[str, Any]:
+    """The best epoch, from 1: in its phase, which is named where there are several, and its place among all."""
+    at, several = run.best_at, len({row.get("phase") for row in run.history}) > 1
+    phase = run.history[at].get("phase", "") if several and at is not None else None
+    return {
+        "epoch": None if "best_epoch" not in run.result else run.result["best_epoch"] + 1,
+        "phase": PHASES.get(phase, f"the {phase}") if phase else None,
+        "place": None if at is None else at + 1,
+        "epochs": len(run.history),
+    }
 
 
 def _samples(run: RunView, seed: int) -> Any:
@@ -162,7 +178,8 @@ def next_steps(
     runs: Sequence[RunView], rows: Sequence[dict[str, Any]], recovered: Recovered | None, source: str | None
 ) -> list[dict[str, str]]:
     """What to do with this, most useful first: a sentence and, where there is one, a command."""
-    best = main_run(runs)
+    choice = choose(runs)
+    best = choice.run
     steps = []
 
     def step(text: str, *command: Any) -> None:
@@ -172,12 +189,14 @@ def next_steps(
         step("Compare it with the other methods, all at once, as probes.", "onelabel", "compare", source or "DATA",
              *best.network)  # fmt: skip
     again = ("onelabel", "train", source or "DATA", "--recipe", best.path / "config.toml")
-    others = [r for r in runs if r is not best and not r.full and "validation_mAP" in r.result]
-    close = [r for r in others if best.result["validation_mAP"] - r.result["validation_mAP"] < CLOSE]
-    if close:
-        names = ", ".join(r.label for r in close[:3])
-        step(f"On validation {best.label} leads {names} by less than {CLOSE:g} points: repeat it with another seed "
-             "before you choose.", *again, "--seed", best.config.seed + 1)  # fmt: skip
+    if choice.by is not None:
+        margin, unit = CLOSE[choice.by]
+        values = [(r.label, r.validated(choice.by)) for r in choice.among if r is not best]
+        lead = best.validated(choice.by)
+        close = [label for label, v in values if v is not None and lead is not None and lead - v < margin]
+        if close:
+            step(f"On validation {best.label} leads {names(close)} by less than {margin:g} {unit}: repeat it with "
+                 "another seed before you choose.", *again, "--seed", best.config.seed + 1)  # fmt: skip
     last = len(best.history)
     if last > 1 and best.result.get("best_epoch") == (best.config.epochs or last) - 1 > 0 and not best.full:
         epochs = best.config.epochs or last

@@ -11,10 +11,11 @@ import numpy as np
 
 from onelabel import __version__
 from onelabel.report import numbers, pictures, style
-from onelabel.report.examples import examples
+from onelabel.report.choice import LIKELIHOOD, choose, main_run, names
+from onelabel.report.examples import drawn, examples
 from onelabel.report.intervals import repetitions
 from onelabel.report.results import holds_results, result_tables
-from onelabel.report.runs import RunView, baseline, main_run, read_runs, splits_of
+from onelabel.report.runs import RunView, baseline, read_runs, splits_of
 from onelabel.report.sections import figure_sections, result_sections
 from onelabel.system import atomic_write, need, progress
 from onelabel.training.recording import PartLabels
@@ -78,13 +79,15 @@ def make_context(
     context: dict[str, Any] = {
         "title": title or "onelabel report", "note": note, "version": __version__, "runs": runs,
         "made": time.strftime("%Y-%m-%d %H:%M"), "style": style, "leaderboard": numbers.leaderboard(leaderboard),
-        "facts": [], "headline": [], "classes": [], "examples": [], "missing": [], "steps": [], "settings": [],
+        "facts": [], "headline": [], "choice": "", "likelihood": "", "drawn": "",
+        "classes": [], "examples": [], "missing": [], "steps": [], "settings": [],
         "recovered": file, "main": None, "baseline": None, "repetitions": 0, "tables": result_tables(results),
     }  # fmt: skip
     with progress("report", 4) as advance:
         sections = result_sections(results)
         if runs:
-            best = main_run(runs)
+            choice = choose(runs)
+            best = choice.run
             splits = data if data is not None else splits_of(best)
             book = pictures.Pictures(splits, None if file is None else file.folder())
             rows = numbers.class_rows(runs, file)
@@ -92,11 +95,14 @@ def make_context(
                 "title": title or f"{_data_name(best, splits)}: {len(runs)} run{'s' if len(runs) > 1 else ''}",
                 "main": best, "baseline": baseline(runs), "facts": facts(runs, splits, file),
                 "headline": numbers.headline(runs), "classes": rows,
+                "choice": choice.told,
+                "likelihood": LIKELIHOOD if any(run.validated("likelihood") is not None for run in runs) else "",
             }  # fmt: skip
             advance(1)
             sections = figure_sections(runs) + sections
             advance(1)
             context["examples"] = examples(runs, book)
+            context["drawn"] = drawn(context["examples"])
             context["missing"] = missing(best, file, book)
             advance(1)
             context["steps"] = numbers.next_steps(runs, rows, file, _source(best))
@@ -125,11 +131,11 @@ def facts(runs: Sequence[RunView], splits: Any, file: Any) -> list[tuple[str, st
     if file is not None and "k" in file.about:
         low, high = file.about["k_interval"]
         found.append(("Recovered", f"{file.about['k']:.2f} positives an example (95% {low:.2f} to {high:.2f})"))
-    config = best.config
-    network = "a head on features" if config.mode == "linear" else config.backbone
-    size = f", {config.size} px" if splits is None or hasattr(splits.train, "source") else ""
-    epochs = f"{config.epochs} epoch{'' if config.epochs == 1 else 's'}"
-    found.append(("Network", f"{network}, {config.mode}{size}, {epochs}, batch {config.batch_size}"))
+    networks: dict[str, list[str]] = {}
+    for run in runs:
+        networks.setdefault(network(run, splits), []).append(run.label)
+    for told, labels in networks.items():
+        found.append(("Network" if len(networks) == 1 else f"Network of {names(labels)}", told))
     where = best.environment
     if where:
         commit = (where.get("commit") or "")[:7]
@@ -138,6 +144,17 @@ def facts(runs: Sequence[RunView], splits: Any, file: Any) -> list[tuple[str, st
             ("Made on", f"{where.get('device', '–')}, torch {versions.get('torch', '–')}, commit {commit or '–'}")
         )
     return found
+
+
+def network(run: RunView, splits: Any) -> str:
+    """What a run trained, and how; where its weights are gone, what it saw is what `splits` hold."""
+    config = run.config
+    unknown = "none" if config.mode == "linear" and not hasattr(getattr(splits, "train", None), "source") else ""
+    backbone = run.header.get("backbone", unknown) or config.backbone
+    what = (
+        f"a head on features, {config.mode}" if backbone == "none" else f"{backbone}, {config.mode}, {config.size} px"
+    )
+    return f"{what}, {config.epochs} epoch{'' if config.epochs == 1 else 's'}, batch {config.batch_size}"
 
 
 def missing(best: RunView, file: Any, book: pictures.Pictures) -> list[dict[str, Any]]:
@@ -161,7 +178,7 @@ def number(value: Any, places: int = 1) -> str:
     """A number for people: thousands apart, a dash for nothing."""
     if value is None or (isinstance(value, float) and not np.isfinite(value)):
         return "–"
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.{places}f}"
+    return (f"{value:,}" if isinstance(value, int) else f"{value:,.{places}f}").replace("-", "−")
 
 
 def chance(p: float) -> str:

@@ -75,10 +75,14 @@ def data_uri(picture: NDArray[np.uint8] | None, side: int = SIDE) -> str | None:
     return "data:image/jpeg;base64," + base64.b64encode(out.getvalue()).decode()
 
 
+def crowded(true: NDArray[np.uint8] | None) -> NDArray[np.intp]:
+    """The rows that are known to have at least two true labels."""
+    return np.flatnonzero(np.zeros(0) if true is None else true.sum(1) >= 2)
+
+
 def several(true: NDArray[np.uint8] | None, rows: int, count: int, seed: int = 0) -> Sequence[int]:
-    """Some rows drawn by `seed`, of those with at least two true labels where that is known."""
+    """Some rows drawn by `seed`, of those with at least two true labels where there are any."""
     rng = np.random.default_rng(seed)
-    pool = np.arange(rows) if true is None else np.flatnonzero(true.sum(1) >= min(2, true.shape[1]))
-    if not len(pool):
-        pool = np.arange(rows)
+    pool = crowded(true)
+    pool = pool if len(pool) else np.arange(rows)
     return sorted(rng.permutation(pool)[:count].tolist())

@@ -17,6 +17,8 @@ from onelabel.metrics import average_precision, best_thresholds
 from onelabel.report import style
 from onelabel.system import reading
 from onelabel.training import TrainConfig
+from onelabel.training.config import BY_VALIDATION
+from onelabel.training.loop import watched
 from onelabel.training.recording import PartLabels, Recording, metadata, read_labels
 
 Floats = NDArray[np.float64]
@@ -55,9 +57,14 @@ class RunView:
         return known is not None and bool((known.observed != 0).all())
 
     @cached_property
+    def header(self) -> dict[str, Any]:
+        """What its weights say of themselves; nothing where they are gone."""
+        return _weights_header(self.path)
+
+    @cached_property
     def network(self) -> list[str]:
         """The options by which another command sees pictures as this run did; none where it was given features."""
-        if _weights_header(self.path).get("backbone", "none") == "none":
+        if self.header.get("backbone", "none") == "none":
             return []
         config = self.config
         given = [] if config.weights in (None, "pretrained") else ["--weights", str(config.weights)]
@@ -115,6 +122,32 @@ class RunView:
             return np.full(len(self.class_names), 0.5)
         found = np.asarray(best_thresholds(np.asarray(scores), true), np.float64)
         return np.where(np.isfinite(found), found, 0.5)
+
+    @property
+    def criterion(self) -> str:
+        """What its best epoch went by: "mAP" or "likelihood" of validation, "loss", or "last" (without validation).
+
+        Training takes the likelihood where validation has observed labels alone, whatever config.toml says.
+        """
+        if self.config.select not in BY_VALIDATION:
+            return self.config.select
+        if any(watched(self.config, select="likelihood") in row for row in self.history):
+            return "likelihood"
+        return "mAP" if "validation_mAP" in self.result else "last"
+
+    @property
+    def best_at(self) -> int | None:
+        """The best epoch's place among those of all phases, from 0; None where the run does not say."""
+        if "best_epoch" not in self.result or not self.history:
+            return None
+        wanted = self.result.get("best_phase") or self.history[-1].get("phase"), self.result["best_epoch"]
+        return next((i for i, row in enumerate(self.history) if (row.get("phase"), row.get("epoch")) == wanted), None)
+
+    def validated(self, by: str) -> float | None:
+        """Validation's "mAP" (percent) or "likelihood" at the best epoch, where it was measured."""
+        if by == "mAP":
+            return self.result.get("validation_mAP")
+        return None if self.best_at is None else self.history[self.best_at].get(watched(self.config, select=by))
 
     def curve(self, name: str) -> tuple[list[int], list[float]]:
         """A column of metrics.jsonl over the epochs of all phases, counted from 1."""
@@ -187,12 +220,6 @@ def _differing(run: RunView, alike: Sequence[RunView]) -> str:
     names = sorted({name for r in alike for name in r.config.hyper})
     apart = [name for name in names if len({repr(r.config.hyper.get(name)) for r in alike}) > 1]
     return ", ".join(f"{name}={own[name]}" for name in apart if name in own)
-
-
-def main_run(runs: Sequence[RunView]) -> RunView:
-    """The run the report is about: of those trained on partial labels the one with the best validation mAP."""
-    partial = [r for r in runs if not r.full] or list(runs)
-    return max(partial, key=lambda r: (r.result.get("validation_mAP", -1.0), r.result.get("test_mAP", -1.0)))
 
 
 def baseline(runs: Sequence[RunView]) -> RunView | None:

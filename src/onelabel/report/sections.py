@@ -15,7 +15,9 @@ Section = dict[str, Any]
 #: Title → figures: name, settings, caption.
 LAYOUT: dict[str, list[tuple[str, dict[str, Any], str]]] = {
     "Learning": [
-        ("learning-curves", {}, "Validation mAP by epoch."),
+        ("learning-curves", {}, "Validation mAP by epoch; a ring marks the best epoch."),
+        ("learning-curves", {"metric": "validation_likelihood"}, "Likelihood of validation's observed labels by epoch, "
+         "by which the best epoch was chosen."),
         ("positive-loss", {}, "Loss on the observed positives, from training's own steps. A method that spends itself "
          "on assumed negatives learns them late."),
     ],
@@ -57,7 +59,7 @@ def figure_sections(runs: Sequence[RunView]) -> list[Section]:
                 chosen = _drawable(runs)
             elif figure == "landscape":  # only what somebody asked for: it takes long
                 chosen = [run for run in partial if kept_surface(run.path) is not None]
-            item = draw(figure, chosen, settings, caption, key=f"{name}-{figure}")
+            item = draw(figure, chosen, settings, caption, key=f"{name}-{figure}-{settings.get('metric', '')}")
             items += [item] if item else []
         if items:
             made.append({"title": name, "figures": filled(items)})

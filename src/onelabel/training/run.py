@@ -125,7 +125,7 @@ def as_begun(config: TrainConfig, folder: str | Path | None) -> TrainConfig:
     auto = {name for name in ("precision", "student", "student_context") if getattr(config, name) == "auto"}
     kept = {name: getattr(before, name) for name in (*auto, "empty_classes")}
     if config.mode == "linear" and kept.get("student") == "off":  # and nothing to smooth
-        kept["student_smoothing"] = before.student_smoothing
+        kept["student_smoothing"] = before.resolved().student_smoothing
     return dataclasses.replace(config, **kept)
 
 

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from onelabel.metrics import average_precision
 from onelabel.metrics import wasserstein as distance
 from onelabel.report import style
+from onelabel.report.choice import main_run
 from onelabel.report.figures.registry import figure
-from onelabel.report.runs import RunView, baseline, main_run
+from onelabel.report.runs import RunView, baseline
 
 Floats = NDArray[np.float64]
 NAMED = 40  #: classes of which the names still fit

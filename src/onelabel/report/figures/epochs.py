@@ -48,13 +48,21 @@ def outer(fig: Any, shown: Sequence[tuple[Any, RunView]], *, x: str, y: str) -> 
 
 @figure("runs", "learning curves; EM 3b")
 def learning_curves(runs: Sequence[Any], *, metric: str = "validation_mAP") -> Any:
-    """Validation mAP (or another number of metrics.jsonl) by epoch."""
+    """Validation mAP (or another number of metrics.jsonl) by epoch of all phases; a ring marks a run's best epoch."""
+    if not any(metric in row for run in runs for row in run.history):
+        known = sorted({name for run in runs for row in run.history for name in row} - {"phase", "epoch"})
+        raise ValueError(
+            f"metric: {metric!r}, which no metrics.jsonl has; expected one of {', '.join(known) or 'none'}"
+        )
     fig, ax = style.canvas()
     for run, look in zip(runs, looks(runs), strict=True):
         found = [(i + 1, row[metric]) for i, row in enumerate(run.history) if metric in row]
         if found:
             x, y = zip(*found, strict=True)
             ax.plot(x, y, color=look.colour, ls=look.dash, marker=look.marker, label=run.label)
+        at = run.best_at
+        if at is not None and metric in run.history[at]:
+            ax.plot([at + 1], [run.history[at][metric]], "o", ms=12, mfc="none", mec=look.colour, mew=1.6)
     ax.set(xlabel="epoch", ylabel=f"{metric.replace('_', ' ')}{' (%)' if 'mAP' in metric else ''}")
     phases(ax, runs)
     whole_epochs(ax)
