@@ -174,6 +174,13 @@ def test_a_part_of_which_every_entry_is_known_is_complete(class_folder: Path) ->
     assert load_dataset(file).validation.true is None
 
 
+def test_cells_that_were_not_quoted_are_told_how(class_folder: Path) -> None:
+    file = class_folder / "t.csv"
+    file.write_text("path,label\ncat/cat0.jpg,cat\ncat/cat1.jpg,cat, dog\ndog/dog0.jpg\n")
+    found = [problem.detail for problem in load_dataset(file, validation=0).report if problem.kind == "malformed"]
+    assert found == ["3 fields, expected 2: quote a cell that has ',' in it, as \"a, b\"", "1 fields, expected 2"]
+
+
 def test_that_labels_are_hidden_is_said(class_folder: Path) -> None:
     file = class_folder / "t.csv"
     file.write_text("path,label\ncat/cat0.jpg,cat|dog\ncat/cat1.jpg,cat\n")

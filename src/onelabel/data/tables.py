@@ -208,7 +208,8 @@ def _delimited(
                 if len(row) == len(header):
                     rows.append(row)
                 elif row:
-                    detail = f"{len(row)} fields, expected {len(header)}"
+                    remedy = f': quote a cell that has {delimiter!r} in it, as "a{delimiter} b"'
+                    detail = f"{len(row)} fields, expected {len(header)}{remedy if len(row) > len(header) else ''}"
                     report.add("malformed", f"{file.name}:{reader.line_num}", detail)
         except csv_reader.Error as error:
             raise DataError(f"{file}:{reader.line_num}: {error}") from None
