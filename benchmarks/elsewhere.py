@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -78,12 +79,37 @@ def scaled(X: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(X[:, X.std(0) > 0] / X.std(), np.float32)
 
 
-def measure(X: np.ndarray, Y: np.ndarray, draws: int, epochs: int) -> dict[str, Any]:
-    """Of every method the test mAP of what validation chose, by true labels and by one label each; and over all."""
+def parted(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+    """Classes with positives enough, rows that have one of them, and which rows train, are held out and test."""
     Y = Y[:, Y.sum(0) >= LEAST]
     X, Y = X[Y.any(1)], Y[Y.any(1)]
-    rows, classes = Y.shape
-    train, held, test = np.split(np.random.RandomState(0).permutation(rows), [int(0.6 * rows), int(0.75 * rows)])
+    return X, Y, np.split(np.random.RandomState(0).permutation(len(Y)), [int(0.6 * len(Y)), int(0.75 * len(Y))])
+
+
+def arguments(doc: str | None, draws: int) -> argparse.ArgumentParser:
+    """What says which sets to measure, on how many draws, and where to."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mulan", type=Path, required=True)
+    parser.add_argument("--scenes", type=Path)
+    parser.add_argument("--weights", type=Path)
+    parser.add_argument("--only", default="", help="tasks, separated by commas")
+    parser.add_argument("--draws", type=int, default=draws)
+    parser.add_argument("--json", type=Path)
+    return parser
+
+
+def sets(args: argparse.Namespace, done: Collection[str] = ()) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Name, X and Y of each set that was asked for and is not `done`."""
+    tasks = args.only.split(",") if args.only else [*(["photographs"] if args.scenes else []), *MULAN]
+    for task in [task for task in tasks if task not in done]:
+        X, Y = photographs(args.scenes, args.weights) if task == "photographs" else mulan(args.mulan, task)
+        yield task, scaled(X), Y
+
+
+def measure(X: np.ndarray, Y: np.ndarray, draws: int, epochs: int) -> dict[str, Any]:
+    """Of every method the test mAP of what validation chose, by true labels and by one label each; and over all."""
+    X, Y, (train, held, test) = parted(X, Y)
+    classes = Y.shape[1]
     k = float(Y[held].sum(1).mean())
     trials = {name: list(values) for name, values in method_info("roll-call").cls.trials(classes).items()}
     asked = {**METHODS, "role": {"expected_positives": [k]}, "roll-call": trials}
@@ -143,20 +169,12 @@ def chosen(results: ProbeResults, which: list[bool]) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mulan", type=Path, required=True)
-    parser.add_argument("--scenes", type=Path)
-    parser.add_argument("--weights", type=Path)
-    parser.add_argument("--only", default="", help="tasks, separated by commas")
-    parser.add_argument("--draws", type=int, default=3)
+    parser = arguments(__doc__, draws=3)
     parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     found: dict[str, Any] = json.loads(args.json.read_text()) if args.json and args.json.is_file() else {}
-    tasks = args.only.split(",") if args.only else [*(["photographs"] if args.scenes else []), *MULAN]
-    for task in tasks:
-        X, Y = photographs(args.scenes, args.weights) if task == "photographs" else mulan(args.mulan, task)
-        found[task] = of = measure(scaled(X), Y, args.draws, args.epochs)
+    for task, X, Y in sets(args):
+        found[task] = of = measure(X, Y, args.draws, args.epochs)
         print(f"{task}: {of['rows']} rows, {of['columns']} columns, {of['classes']} classes, k = {of['k']}, "
               f"{of['seconds']} s")  # fmt: skip
         for name, row in of["settings"].items():

@@ -11,15 +11,13 @@ gone on with.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from elsewhere import LEAST, MULAN, mulan, photographs, scaled
+from elsewhere import arguments, parted, sets
 
 from onelabel.data import FeatureDataset, Splits
 from onelabel.labels import Labels, drop_labels
@@ -35,31 +33,20 @@ DRAWS: dict[str, dict[str, Any]] = {"even": {}, "common first": {"scheme": "freq
 
 
 def splits_of(X: np.ndarray, Y: np.ndarray, draw: str, seed: int) -> Splits[Any]:
-    Y = Y[:, Y.sum(0) >= LEAST]
-    X, Y = X[Y.any(1)], Y[Y.any(1)]
+    X, Y, rows = parted(X, Y)
     names = tuple(f"c{i}" for i in range(Y.shape[1]))
-    rows = np.split(np.random.RandomState(0).permutation(len(Y)), [int(0.6 * len(Y)), int(0.75 * len(Y))])
     observed = [drop_labels(Y[rows[0]], seed=seed, **DRAWS[draw]), *(Labels.from_true(Y[part]) for part in rows[1:])]
     parts = zip(("train", "validation", "test"), rows, observed, strict=True)
     return Splits("others", *(FeatureDataset(name, names, X[at], seen, Y[at]) for name, at, seen in parts))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--mulan", type=Path, required=True)
-    parser.add_argument("--scenes", type=Path)
-    parser.add_argument("--weights", type=Path)
-    parser.add_argument("--only", default="", help="tasks, separated by commas")
+    parser = arguments(__doc__, draws=2)
     parser.add_argument("--methods", default="roll-call,em", help="separated by commas")
-    parser.add_argument("--draws", type=int, default=2)
-    parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     os.environ.setdefault("ONELABEL_QUIET", "1")
     found: dict[str, Any] = json.loads(args.json.read_text()) if args.json and args.json.is_file() else {}
-    tasks = args.only.split(",") if args.only else [*(["photographs"] if args.scenes else []), *MULAN]
-    for task in (task for task in tasks if task not in found):
-        X, Y = photographs(args.scenes, args.weights) if task == "photographs" else mulan(args.mulan, task)
-        X = scaled(X)
+    for task, X, Y in sets(args, done=tuple(found)):
         found[task] = {}
         for draw, method in itertools.product(DRAWS, args.methods.split(",")):
             row: dict[str, list[float]] = {name: [] for name in STUDENTS}

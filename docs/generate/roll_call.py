@@ -323,7 +323,7 @@ def students_elsewhere(measured: Mapping[str, Any]) -> str:
     body, means = [], []
     for task, of in measured.items():
         found = [[statistics.fmean(values) for values in of[kind].values()] for kind in kinds]
-        body.append([task, *("**".join(["", f"{v:.1f}", ""]) if v == max(row) > min(row) else f"{v:.1f}"
+        body.append([task, *(f"**{v:.1f}**" if v == max(row) > min(row) else f"{v:.1f}"
                              for row in found for v in row)])  # fmt: skip
         means.append([v for row in found for v in row])
     body.append(["mean", *(f"{statistics.fmean(column):.1f}" for column in zip(*means, strict=True))])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onelabel.bench.patience import as_stopped
-from onelabel.bench.plan import Planned
+from onelabel.bench.plan import UNSAID, Planned
 from onelabel.bench.protocols import protocol
 from onelabel.bench.published import COLUMNS
 from onelabel.bench.recipe import K, differing, recipe
@@ -65,8 +65,8 @@ def candidates(
 
 
 def _without(settings: Mapping[str, Any], free: set[str]) -> dict[str, Any]:
-    """Settings but for some; unsaid: the protocols' own network, and what the runner takes it for."""
-    whole = {"backbone": "resnet50", "size": 448, "student_context": "off", **settings}
+    """Settings but for some; unsaid: the protocols' own network, and what any plan means."""
+    whole = {"backbone": "resnet50", "size": 448, **UNSAID, **settings}
     return _but(whole, free)
 
 

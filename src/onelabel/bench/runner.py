@@ -17,7 +17,7 @@ import torch
 from onelabel.bench import measure, probing
 from onelabel.bench.claims import LEASE, beating, claim
 from onelabel.bench.draws import observe, subset, with_labels
-from onelabel.bench.plan import Planned, expected
+from onelabel.bench.plan import UNSAID, Planned, expected
 from onelabel.bench.results import Row
 from onelabel.bench.store import Store, open_store
 from onelabel.contract import method_info
@@ -216,6 +216,7 @@ def _alone(planned: Planned, context: _Context) -> Row:
         splits, feeds = context.data(planned)
         trainer = context.trainers.get(planned.method, train)
         model = context.fresh_model(planned.seed)
+        heads = {"student": "off"} if planned.mode == "linear" else {}  # as among probes
         ready = time.perf_counter()
         made = trainer(
             splits,
@@ -225,7 +226,7 @@ def _alone(planned: Planned, context: _Context) -> Row:
             fabric=context.fabric,
             model=model,
             seed=planned.seed,
-            **{**unsaid(planned.mode), **planned.settings, **context.settings},
+            **{**UNSAID, **heads, **planned.settings, **context.settings},
         )
         trained = time.perf_counter()
         parts = {name: len(part) for name, part in splits.parts.items()}
@@ -243,12 +244,6 @@ def _alone(planned: Planned, context: _Context) -> Row:
     if not row.done and torch.cuda.is_available():
         torch.cuda.empty_cache()
     return dataclasses.replace(row, seconds=time.perf_counter() - clock)
-
-
-def unsaid(mode: str) -> dict[str, Any]:
-    """What a plan that does not say it means: as published, and as rows were made before training had more to offer."""
-    heads = {"student": "off"} if mode == "linear" else {}
-    return {"empty_classes": "zero", "student_context": "off", **heads}
 
 
 def _failed(planned: Planned, error: Exception, started: str, seconds: float | None) -> Row:
