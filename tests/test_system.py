@@ -131,3 +131,26 @@ def test_only_the_first_process_speaks(monkeypatch: pytest.MonkeyPatch, capsys: 
 def test_a_missing_extra_is_named() -> None:
     with pytest.raises(ImportError, match=r"pip install 'onelabel\[data\]'"):
         system.need("no_such_module", "data")
+
+
+def test_who_listens_has_what_was_said_before_and_quietly(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with system.overheard(lambda when, message: None):
+        pass  # what other tests said
+    monkeypatch.setenv("ONELABEL_QUIET", "1")
+    heard: list[str] = []
+    inner: list[str] = []
+    system.say("before")
+    with system.overheard(lambda when, message: heard.append(message)):
+        system.say("within")
+        with system.overheard(lambda when, message: inner.append(message)):
+            system.say("further in")
+    system.say("after")
+    assert (heard, inner, capsys.readouterr().err) == (["before", "within"], ["further in"], "")
+    with system.overheard(lambda when, message: heard.append(message)):
+        assert heard == ["before", "within", "after"]  # once
+    monkeypatch.setenv("RANK", "1")
+    with system.overheard(lambda when, message: heard.append(message)):
+        system.say("by another process")
+    assert len(heard) == 3

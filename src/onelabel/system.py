@@ -12,11 +12,14 @@ import os
 import re
 import sys
 import tempfile
+import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 Advance = Callable[[int], None]
+Listener = Callable[[float, str], None]
 _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}\.tmp(\..*)?")
 
 
@@ -160,10 +163,33 @@ def check_schema(found: Any, known: int, where: object) -> None:
 # -- people ------------------------------------------------------------------------------------------------------------
 
 
+_listeners: list[Listener] = []
+#: Said while nobody listened: what is found of the data, and what auto chose, is said before a run folder is open.
+_unheard: deque[tuple[float, str]] = deque(maxlen=100)
+
+
 def say(message: str) -> None:
     """One line to stderr from the first process, unless ONELABEL_QUIET is set (to "lines": bars are shown still)."""
-    if not os.environ.get("ONELABEL_QUIET") and os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0":
+    if os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) != "0":
+        return
+    if not os.environ.get("ONELABEL_QUIET"):
         print(f"onelabel: {message}", file=sys.stderr, flush=True)
+    if _listeners:
+        _listeners[-1](time.time(), message)
+    else:
+        _unheard.append((time.time(), message))
+
+
+@contextlib.contextmanager
+def overheard(listener: Listener) -> Iterator[None]:
+    """Inside, `listener(time, message)` has each line that is said, quietly too, and first those that nobody heard."""
+    while _unheard:
+        listener(*_unheard.popleft())
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
 
 
 def make_bar(*columns: str, transient: bool = True) -> Any:

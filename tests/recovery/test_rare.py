@@ -9,7 +9,7 @@ import pytest
 
 from onelabel.labels import Labels, drop_labels
 from onelabel.recovery import estimate_audit, plan_audit, recover
-from onelabel.recovery.preference import naming_test
+from onelabel.recovery.preference import NamingTest, naming_test
 from onelabel.recovery.rare import Audited, class_parts
 
 stats = pytest.importorskip("scipy.stats")
@@ -107,4 +107,6 @@ def test_naming_test_sees_a_preference_and_only_one() -> None:
     assert found.first[0][1] == ((drawn[:, 0] > 0) & several).sum()
     assert found.first[0][2] == pytest.approx((1 / y.sum(1))[several & (y[:, 0] > 0)].sum())
     assert "not a fair draw" in str(found)
+    one = str(NamingTest(1, 0.1, 0.9, (), ()))
+    assert one == "naming: 1 audited row with several labels shows no preference (p = 0.9)"
     assert naming_test(drawn[~several], answers[~several], names) is None

@@ -16,6 +16,7 @@ from training_workers import SMALL, scenes, train_once
 
 from onelabel.data import ArraySource
 from onelabel.losses import EM
+from onelabel.system import say
 from onelabel.training import Run, TrainingError, train
 from onelabel.training.step import Step
 
@@ -239,3 +240,21 @@ def test_a_run_that_is_not_one_or_is_damaged_names_what_to_do(tmp_path: Path) ->
         Run.load(tmp_path / "run")
     assert "download" not in str(told.value)
     assert "\n" not in str(told.value)
+
+
+def test_log_has_all_that_was_said_and_every_epoch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """stderr has the first epoch, one each `log_seconds`, and the last; log.txt is complete, with what came before."""
+    monkeypatch.delenv("ONELABEL_QUIET", raising=False)
+    say("auto: what was chosen")
+    run = train(scenes(), method="em", out=tmp_path / "run", log_seconds=600.0, **{**SMALL, **LINEAR, "epochs": 6})
+    logged = [line.split("  ", 1)[1] for line in (tmp_path / "run" / "log.txt").read_text().splitlines()]
+    told = [line.removeprefix("onelabel: ") for line in capsys.readouterr().err.splitlines()]
+    assert "auto: what was chosen" in logged
+    assert set(told) <= set(logged)
+    epochs = [line.split("  loss")[0] for line in logged if line.startswith("phase")]
+    assert epochs == [f"phase linear  epoch {i}" for i in range(1, len(run.history) + 1)]
+    assert [line for line in told if line.startswith("phase")] == [
+        line for line in logged if line.startswith(("phase linear  epoch 1 ", "phase linear  epoch 6 "))
+    ]

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from onelabel.recovery.summary import counted
+
 
 @dataclass(frozen=True)
 class NamingTest:
@@ -32,9 +34,8 @@ class NamingTest:
 
     def __str__(self) -> str:
         if self.probability > 0.01:
-            return (
-                f"naming: {self.rows} audited rows with several labels show no preference (p = {self.probability:.2g})"
-            )
+            rows = counted(self.rows, "audited row with several labels shows", "audited rows with several labels show")
+            return f"naming: {rows} no preference (p = {self.probability:.2g})"
         told = [f"{name} was named {n} times of {e:.1f} expected" for name, n, e in (*self.first[:2], *self.last[:2])]
         return f"naming is not a fair draw (p = {self.probability:.2g}): {'; '.join(told)}"
 

@@ -107,7 +107,7 @@ class Added:
 
     def __str__(self) -> str:
         if not self.labels:
-            return "no label is added: none is likely enough; review the candidates, audit some rows, or ask for less"
+            return "no label is added: none is likely enough; review or audit more pictures, or ask for less"
         assert self.precision is not None
         what = counted(self.labels, "label is", "labels are")
         return f"{what} added, {self.precision:.0%} ({self.low:.0%}–{self.high:.0%}) expected to be right"

@@ -181,7 +181,7 @@ def fit(session: Session, feeds: Feeds, position: Position, checkpoints: Checkpo
             saved = time.monotonic()
             bar.metric = f"  {'likelihood' if 'likelihood' in name else 'mAP'} {values[-1]:.2f}" if values else ""
             bar.show(title, before + done[-1], loss)
-            folder.log(row, speed=position.speeds[-1])
+            folder.log(row, speed=position.speeds[-1], last=position.stopped or position.epoch == phase.epochs)
             folder.stop_if_interrupted()
 
 

@@ -26,7 +26,7 @@ import numpy as np
 from torch import Tensor
 
 from onelabel.models import Classifier
-from onelabel.system import check_schema, clear_stale, read_json, reading, say
+from onelabel.system import check_schema, clear_stale, overheard, read_json, reading, say
 from onelabel.training.config import SCHEMA, TrainConfig
 from onelabel.training.environment import describe, make_logger
 from onelabel.training.files import (
@@ -149,6 +149,8 @@ class RunFolder:
         self.scores: dict[str, Any] = {}
         self.recorder: Recorder | None = None
         self._handlers: dict[int, Any] = {}
+        self._listening = contextlib.ExitStack()
+        self._told = float("-inf")
 
     @classmethod
     def open(
@@ -201,12 +203,15 @@ class RunFolder:
     # -- being told to stop ----------------------------------------------------------------------------------------
 
     def __enter__(self) -> RunFolder:
+        if self.path is not None and self.writes:
+            self._listening.enter_context(overheard(self._note))
         if self.path is not None and threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._handlers[number] = signal.signal(number, self._interrupt)
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._listening.close()
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
         if self.logger is not None:
@@ -258,18 +263,27 @@ class RunFolder:
         about = weights_metadata(classifier, self.config, self.class_names)
         write_tensors(self.path / f"weights-{which}.safetensors", weights, about)
 
-    def log(self, row: dict[str, Any], *, speed: float) -> None:
-        """One epoch: a line in log.txt and the logger."""
+    def _note(self, when: float, message: str) -> None:
+        assert self.path is not None
+        with explaining(self.path), open(self.path / "log.txt", "a", encoding="utf-8") as file:
+            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(when))}  {message}\n")
+
+    def log(self, row: dict[str, Any], *, speed: float, last: bool = True) -> None:
+        """One epoch: a line in log.txt and the logger; said aloud every `log_seconds`, and the `last` of a phase."""
         told = {**row, "epoch": row["epoch"] + 1}  # people count from 1, files from 0
         words = "  ".join(f"{k} {v:.4f}" if isinstance(v, float) else f"{k} {v}" for k, v in told.items())
         if self.path is None or not self.writes:
             return
-        with explaining(self.path), open(self.path / "log.txt", "a", encoding="utf-8") as file:
-            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {words}  {speed:.0f} img/s\n")
         if self.logger is not None:
             numbers = {k: v for k, v in row.items() if isinstance(v, float)} | {"images_per_second": speed}
             self.logger.log_metrics(numbers, step=int(row["epoch"]))
-        say(f"{words}  {speed:.0f} img/s")
+        words += f"  {speed:.0f} img/s"
+        now = time.monotonic()
+        if last or now - self._told >= self.config.log_seconds:
+            self._told = now
+            say(words)
+        else:
+            self._note(time.time(), words)
 
     def save_scores(self, part: str, scores: Tensor) -> None:
         self.scores[part] = scores.float().cpu().numpy()
