@@ -15,11 +15,10 @@ import numpy as np
 from onelabel.metrics import label_recovery_ap
 from onelabel.report.choice import choose, main_run, names
 from onelabel.report.intervals import bootstrap_map, interval, repetitions
-from onelabel.report.runs import RunView, baseline
+from onelabel.report.runs import PHASES, RunView, baseline
 
 #: By criterion, what another seed may turn round: points of mAP; good methods' likelihoods are 0.06 and more apart.
 CLOSE = {"mAP": (0.5, "points"), "likelihood": (0.02, "of log-likelihood")}
-PHASES = {"linear": "the linear phase", "finetune": "fine-tuning"}
 Recovered = Any  # recovery.table.RecoveredFile
 
 
@@ -61,7 +60,7 @@ def best_epoch(run: RunView) -> dict[str, Any]:
     phase = run.history[at].get("phase", "") if several and at is not None else None
     return {
         "epoch": None if "best_epoch" not in run.result else run.result["best_epoch"] + 1,
-        "phase": PHASES.get(phase, f"the {phase}") if phase else None,
+        "phase": PHASES.get(phase, phase) if phase else None,
         "place": None if at is None else at + 1,
         "epochs": len(run.history),
     }

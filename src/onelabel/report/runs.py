@@ -22,6 +22,8 @@ from onelabel.training.loop import watched
 from onelabel.training.recording import PartLabels, Recording, metadata, read_labels
 
 Floats = NDArray[np.float64]
+#: The phases of a training in words.
+PHASES = {"linear": "the linear phase", "finetune": "fine-tuning", "student": "the student"}
 
 
 @dataclass

@@ -10,12 +10,10 @@ from numpy.typing import NDArray
 
 from onelabel.report import style
 from onelabel.report.figures.registry import figure
-from onelabel.report.runs import RunView, other_part
+from onelabel.report.runs import PHASES, RunView, other_part
 from onelabel.training.recording import EDGES, GROUPS, Recording
 
 Floats = NDArray[np.float64]
-#: What a figure calls the phases of a training, where their own names are no words.
-PHASES = {"finetune": "fine-tuning"}
 LIMITS = np.concatenate([[-16.0], EDGES, [16.0]])
 
 
@@ -225,8 +223,9 @@ def phases(ax: Any, runs: Sequence[Any]) -> None:
         begun = [i for i in range(1, len(names)) if names[i] != names[i - 1]]
         for i in begun:
             ax.axvline(i + 0.5, color=style.MUTED, ls=(0, (1, 1.4)), lw=1.2)
-            ax.annotate(PHASES.get(names[i], names[i]), (i + 0.5, 1), xycoords=("data", "axes fraction"), rotation=90,
-                        va="top", ha="right", fontsize=8, color=style.MUTED)  # fmt: skip
+            name = PHASES.get(names[i], names[i]).removeprefix("the ")
+            ax.annotate(name, (i + 0.5, 1), xycoords=("data", "axes fraction"), rotation=90, va="top", ha="right",
+                        fontsize=8, color=style.MUTED)  # fmt: skip
         if begun:
             return
 
