@@ -8,10 +8,12 @@ import re
 import shlex
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import scipy.stats
 
+from onelabel.bench.results import Row
 from onelabel.cli import COMMANDS, LazyGroup
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -74,6 +76,7 @@ def test_results_are_those_of_the_benchmarks_page() -> None:
     wanted = generator("readme_results").fill(README, page.read_text(encoding="utf-8"))
     assert wanted == README, "run .venv/bin/python docs/generate/readme_results.py"
     assert "| fine-tuned | gr |" in wanted
+    assert "| fine-tuned | em (after linear initialisation, then a student) |" in wanted  # not roll call's alone
 
 
 def test_roll_calls_table_is_that_of_the_committed_runs() -> None:
@@ -97,6 +100,23 @@ def test_roll_calls_table_is_that_of_the_committed_runs() -> None:
     assert "| five even draws | 15 |" in texts[0]
     drawn = module.curves(rows).axes  # whose lines are the same runs
     assert [len(ax.get_legend().get_texts()) for ax in drawn] == [2, 1, 1, 4]
+
+
+def test_a_draws_seeds_are_one_unit_of_a_test() -> None:
+    module = generator("roll_call")
+
+    def cell(*scores: tuple[str, int, float]) -> Any:
+        rows = [Row("", "voc2012", "em", draw=draw, seed=seed, test_map=score) for draw, seed, score in scores]
+        return module.Cell(tuple(rows))
+
+    ours = cell(("a", 0, 3.0), ("a", 1, 3.2), ("b", 0, 5.0), ("b", 1, 5.2), ("c", 0, 1.0), ("c", 1, 1.4))
+    theirs = cell(("a", 0, 2.0), ("a", 1, 2.2), ("b", 0, 3.0), ("b", 1, 3.4), ("c", 0, 0.0), ("c", 1, 0.0))
+    (found,) = module.ahead(ours, [theirs], "test_map")
+    assert found.gap == pytest.approx(8.2 / 6)
+    assert found.p == pytest.approx(scipy.stats.ttest_rel([3.1, 5.1, 1.2], [2.1, 3.2, 0.0]).pvalue)
+    one, other = (cell(*[("a", s, value(s)) for s in range(3)]) for value in (lambda s: 1.0 + s * s, lambda s: 0.5))
+    (alone,) = module.ahead(one, [other], "test_map")
+    assert alone.p == pytest.approx(scipy.stats.ttest_1samp([0.5, 1.5, 4.5], 0).pvalue)
 
 
 def test_a_spread_is_pooled_over_methods_and_counts_each_draw_once() -> None:

@@ -84,6 +84,18 @@ def runs_of(
     return Cell(tuple(row for cell in picked.values() if cell is not None for row in cell.rows))
 
 
+def units(cell: Cell, field: str) -> dict[Any, float]:
+    """What a test takes for independent: where there are several draws, a draw's mean (its seeds share the labels).
+
+    Else a run.
+    """
+    values = cell.values(field)
+    draws = sorted({draw for draw, _ in values})
+    if len(draws) == 1:
+        return dict(values)
+    return {draw: statistics.fmean(v for (of, _), v in values.items() if of == draw) for draw in draws}
+
+
 def differences(ours: Cell, theirs: Cell, field: str) -> list[float]:
     """What ours is ahead by in each of the runs that both have."""
     mine, other = ours.values(field), theirs.values(field)
@@ -127,12 +139,12 @@ class Ahead(NamedTuple):
 
 
 def ahead(ours: Cell, theirs: Sequence[Cell], field: str, spread: Spread | None = None) -> list[Ahead]:
-    """Of each other: what ours is ahead by, tested by paired t-tests; of fewer runs than PAIRS by the `spread`."""
+    """Of each other: what ours is ahead by, by paired t-tests of `units`; of fewer runs than PAIRS by the `spread`."""
     gaps = [differences(ours, each, field) for each in theirs]
     if not all(gaps):
         raise ValueError("there are rows without a run that roll call has, too: nothing to compare")
     tested = [
-        paired_p(ours.values(field), each.values(field)) if len(own) >= PAIRS else spread.p(own) if spread else None
+        paired_p(units(ours, field), units(each, field)) if len(own) >= PAIRS else spread.p(own) if spread else None
         for each, own in zip(theirs, gaps, strict=True)
     ]
     return [Ahead(statistics.fmean(own), len(own), p) for own, p in zip(gaps, holm(tested), strict=True)]
@@ -344,6 +356,9 @@ def _sets(measured: Mapping[str, Any], columns: Sequence[tuple[str, str]], title
                                            for i, v in enumerate(found))])  # fmt: skip
         values.append(found)
     body.append(["mean", *(f"{sum(column) / len(values):.1f}" for column in zip(*values, strict=True))])
+    ranks = [scipy.stats.rankdata([-v for v in found[:bold]]) for found in values]
+    means = [f"{statistics.fmean(column):.1f}" for column in zip(*ranks, strict=True)]
+    body.append(["mean rank", *means, *[""] * (len(columns) - bold)])
     return lined(["test mAP, linear", *titles], body)
 
 

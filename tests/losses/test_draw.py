@@ -241,6 +241,18 @@ def test_a_common_class_that_was_named_says_less_against_the_others() -> None:
     assert slope[1, 0] < slope[1, 2]  # the common class, where it was present and kept silent, loses most
 
 
+def test_weights_where_nobody_else_is_there() -> None:
+    """P(o | x) = p_o then; what t^(w_o − 1) costs at ten nodes is at most 4e-4, and has no slope."""
+    w = torch.linspace(1, 3.5, 20, dtype=torch.float64).expand(20, 20)
+    g = torch.full((20, 20), -30.0, dtype=torch.float64).fill_diagonal_(3.0).requires_grad_()
+    found = draw_log_likelihood(g, torch.eye(20, dtype=torch.int8), weights=w)
+    want = torch.nn.functional.logsigmoid(exact([3.0] * 20))
+    torch.testing.assert_close(found.detach(), want, rtol=0, atol=4e-4)
+    found.sum().backward()
+    assert g.grad is not None
+    torch.testing.assert_close(g.grad, torch.eye(20, dtype=torch.float64) / (1 + math.exp(3)), rtol=1e-9, atol=1e-9)
+
+
 def test_extreme_logits_with_weights() -> None:
     signs = torch.tensor(list(itertools.product((1.0, -1.0), repeat=4)))
     g = (signs * 1e4).requires_grad_()
