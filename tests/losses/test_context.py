@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from scipy.optimize import minimize
+from scipy.optimize import brentq, minimize
 from torch import Tensor
 
 from onelabel.losses import context
@@ -29,23 +29,54 @@ def likelihood(z: Tensor, y: Tensor) -> float:
 
 
 @pytest.mark.parametrize("penalty", [0.1, 3.0, 100.0])
-def test_the_regression_is_scipys_of_each_class(penalty: float) -> None:
+@pytest.mark.parametrize("counted", [False, True])
+def test_the_regression_is_scipys_of_each_class(penalty: float, counted: bool) -> None:
     z, y = company(120, strength=3.0)
-    found = context._fit(z, y, penalty)
+    z += 1.5  # more labels than there are, which c takes back
+    r = torch.from_numpy(np.random.default_rng(1).random(z.shape)) if counted else torch.ones_like(z)
+    found = context._fit(z, y, r, penalty)
     p = 1 / (1 + np.exp(-z.numpy()))
+    level = brentq(lambda c: float((r * (torch.sigmoid(z + c) - y)).sum()), -10, 10)
     p -= p.mean(0)
     for c in range(5):
         others = [m for m in range(5) if m != c]
 
         def cost(w: np.ndarray, c: int = c, others: list[int] = others) -> float:
-            told = z[:, c].numpy() + p[:, others] @ w[:4] + w[4]
+            told = z[:, c].numpy() + level + p[:, others] @ w[:4] + w[4]
             chance = np.logaddexp(0, told) - y[:, c].numpy() * told
-            return float(chance.sum() + penalty * (w**2).sum())
+            return float((r[:, c].numpy() * chance).sum() + penalty * (w**2).sum())
 
         wanted = minimize(cost, np.zeros(5), tol=1e-10).x
         np.testing.assert_allclose(found.weights[others, c], wanted[:4], atol=2e-4)
-        assert float(found.shift[c]) == pytest.approx(wanted[4], abs=2e-4)
+        assert float(found.shift[c]) == pytest.approx(wanted[4] + level, abs=2e-4)
     assert not found.weights.diagonal().any()
+
+
+def test_what_counts_for_nothing_says_nothing() -> None:
+    z, y = company(400, strength=4.0)
+    r = torch.ones_like(z)
+    r[200:, 1] = 0
+    other = y.clone()
+    other[200:, 1] = 1 - other[200:, 1]
+    one, two = fit_context(z, y, counts=r), fit_context(z, other, counts=r)
+    assert one is not None
+    assert two is not None
+    torch.testing.assert_close(one.weights, two.weights)
+    torch.testing.assert_close(one.shift, two.shift)
+    every = fit_context(z, y)
+    assert every is not None
+    assert (every.weights - one.weights).abs().max() > 0.1
+
+
+def test_a_level_that_is_off_is_no_company() -> None:
+    """All logits too high by the same: what is said is as without, and as little is made of labels by themselves."""
+    z, y = company(400, strength=4.0)
+    one, off = fit_context(z, y), fit_context(z + 2, y)
+    assert one is not None
+    assert off is not None
+    assert float(off.shift.mean()) == pytest.approx(float(one.shift.mean()) - 2, abs=0.3)
+    made = [fit_context(z + 2, y) for z, y in (company(200, strength=0.0, seed=seed) for seed in range(10))]
+    assert sum(found is not None for found in made) <= 6
 
 
 def test_company_is_learned_and_helps_elsewhere() -> None:
@@ -87,9 +118,9 @@ def test_strong_penalties_come_first_and_two_after_the_best_end_it(
     asked: list[float] = []
     fit = context._fit
 
-    def spy(z: Tensor, y: Tensor, penalty: float, **how: Any) -> Context:
+    def spy(z: Tensor, y: Tensor, r: Tensor, penalty: float, **how: Any) -> Context:
         asked.append(penalty)
-        return fit(z, y, penalty, **how)
+        return fit(z, y, r, penalty, **how)
 
     monkeypatch.setattr(context, "_fit", spy)
     found = fit_context(*company(100 if strength == 0 else 400, strength=strength, seed=5))

@@ -16,11 +16,12 @@ from training_workers import SMALL, scenes
 import onelabel
 from onelabel.data import FeatureDataset
 from onelabel.labels import Labels
+from onelabel.losses.annotators import fit_preferences, left_open
 from onelabel.losses.context import fit_context
 from onelabel.models import build_classifier
 from onelabel.training import TrainConfig, train
 from onelabel.training.feeds import Feed
-from onelabel.training.looking import PARTS, Looks, believe, parts_of
+from onelabel.training.looking import PARTS, Looks, believe, names_of, parts_of
 from onelabel.training.machine import make_fabric
 from onelabel.training.session import Session, phases_of
 
@@ -64,15 +65,20 @@ def feed_of(true: Tensor | None, observed: np.ndarray) -> Feed:
     return Feed(part, torch.device("cpu"))
 
 
+def names_like(observed: np.ndarray) -> Labels:
+    """A training set that is named as these rows are."""
+    return Labels.from_matrix(observed)
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_look_is_believed_as_far_as_it_tells(clean: bool) -> None:
     """Two equally noisy looks count alike; one that is ten times as noisy does not count. With and without truth."""
     for noise, low, high in (((1.0, 1.0), 0.75, 1.5), ((1.0, 10.0), 0.0, 0.0), ((1.0, 1.6), 0.25, 0.5)):
         looks, true, observed = held_out(4000, noise)
-        belief = believe(looks, feed_of(true if clean else None, observed))
+        belief = believe(looks, feed_of(true if clean else None, observed), names_like(observed))
         assert low <= belief.weight <= high, noise
         assert belief.line.k == pytest.approx(float(true.sum(1).float().mean()), rel=0.02 if clean else 0.1)
-    assert believe(Looks(looks.whole), feed_of(true if clean else None, observed)).weight == 0
+    assert believe(Looks(looks.whole), feed_of(true if clean else None, observed), names_like(observed)).weight == 0
 
 
 def companions(rows: int, *, seed: int = 0) -> tuple[Looks, Tensor, np.ndarray]:
@@ -90,12 +96,16 @@ def companions(rows: int, *, seed: int = 0) -> tuple[Looks, Tensor, np.ndarray]:
 
 def test_other_classes_count_where_true_labels_say_so() -> None:
     looks, true, observed = companions(1500)
-    belief = believe(looks, feed_of(true, observed))
+    belief = believe(looks, feed_of(true, observed), names_like(observed))
     assert belief.context is not None
     new, truth, _ = companions(4000, seed=1)
     z, alone = belief.logits(new.whole), belief.line.logits(new.whole)
     assert average_precision(z[:, 1], truth[:, 1]) > average_precision(alone[:, 1], truth[:, 1]) + 0.1
-    for off in (believe(looks, feed_of(true, observed), context=False), believe(looks, feed_of(None, observed))):
+    names = names_like(observed)
+    for off in (
+        believe(looks, feed_of(true, observed), names, context=False),
+        believe(looks, feed_of(None, observed), names),
+    ):
         assert off.context is None
         torch.testing.assert_close(off.logits(new.whole), off.line.logits(new.whole))
 
@@ -105,15 +115,37 @@ def test_other_classes_speak_of_calibrated_logits_of_the_looks_that_are_believed
     rng = torch.Generator().manual_seed(2)
     noisy = looks.whole + 2 * torch.randn(looks.whole.shape, generator=rng)
     looks = Looks(6 * noisy, 6 * looks.whole + 3)  # far from probabilities, and to be believed from close by
-    belief = believe(looks, feed_of(true, observed))
+    belief = believe(looks, feed_of(true, observed), names_like(observed))
     assert belief.weight > 0
     z = belief.line.logits(looks.combined(belief.weight))
     assert (z - looks.combined(belief.weight)).abs().mean() > 1
-    wanted = fit_context(z, true)
+    counts = left_open(true, fit_preferences(true, torch.from_numpy((observed > 0).sum(0))))
+    wanted = fit_context(z, true, counts=counts)
     assert wanted is not None
     assert belief.context is not None
     torch.testing.assert_close(belief.context.weights, wanted.weights)
     torch.testing.assert_close(belief.context.mean, wanted.mean)
+
+
+def test_held_out_rows_are_asked_as_the_training_rows_would_be() -> None:
+    """Of annotators who always say `a` where it is: a row's `a` is never open, and others beside it always are."""
+    looks, true, observed = companions(1500)
+    first = np.zeros_like(observed)
+    first[np.arange(len(true)), true.numpy().argmax(1)] = 1  # the first in the alphabet is named
+    told = [believe(looks, feed_of(true, observed), names_like(names)).context for names in (observed, first)]
+    assert told[0] is not None
+    assert told[1] is not None
+    assert told[1].shift[0] < told[0].shift[0] - 0.5  # an open `a` is rarer
+    none = believe(looks, feed_of(true, observed), names_like(np.zeros_like(observed))).context
+    wanted = fit_context(believe(looks, feed_of(true, observed), names_like(observed)).line.logits(looks.whole), true)
+    assert none is not None
+    assert wanted is not None
+    torch.testing.assert_close(none.weights, wanted.weights)  # nothing named, nothing to tell from
+
+
+def test_names_are_of_rows_with_one() -> None:
+    observed = np.array([[1, 0, 0], [1, 0, -1], [1, 1, 0], [0, 0, 0], [0, -1, 0]], np.int8)
+    assert names_of(Labels.from_matrix(observed)).tolist() == [2, 0, 0]
 
 
 def average_precision(scores: Tensor, true: Tensor) -> float:

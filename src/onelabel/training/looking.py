@@ -11,10 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
+from onelabel.labels import Labels
+from onelabel.losses.annotators import fit_preferences, left_open
 from onelabel.losses.calibrate import Calibration, fit_calibration, log_likelihood
 from onelabel.losses.context import Context, fit_context
 from onelabel.losses.sample import draw_sample, known_sample
@@ -81,11 +84,12 @@ class Belief:
         return z if self.context is None else self.context.logits(z)
 
 
-def believe(looks: Looks, feed: Feed, *, context: bool = True, show: bool = False) -> Belief:
+def believe(looks: Looks, feed: Feed, train: Labels, *, context: bool = True, show: bool = False) -> Belief:
     """The closer look's weight, and σ(a·s + b_l) of the sum, by maximum likelihood on held-out rows.
 
     Of their true labels where they have them, else of their one observed label as a draw from those present. True
-    labels also tell what other classes say of each, if asked for `context`; of one label a row it is too little.
+    labels also tell what other classes say of each, if asked for `context`; of one label a row it is too little. They
+    are asked as the training set would be: there one label is named, which takes no part, by what annotators prefer.
     """
     best: tuple[float, Belief] | None = None
     for weight in WEIGHTS if looks.closer is not None else (0.0,):
@@ -102,6 +106,14 @@ def believe(looks: Looks, feed: Feed, *, context: bool = True, show: bool = Fals
     assert best is not None
     belief = best[1]
     if context and feed.true is not None:
-        told = fit_context(belief.line.logits(learned.scores), learned.observed > 0, show=show)
+        true, names = (learned.observed > 0).double(), names_of(train)
+        counts = left_open(true, fit_preferences(true, names)) if names.any() else None
+        told = fit_context(belief.line.logits(learned.scores), true, counts=counts, show=show)
         belief = replace(belief, context=told)
     return belief
+
+
+def names_of(labels: Labels) -> Tensor:
+    """How often each class is a row's one observed positive, L."""
+    one = labels.take(np.flatnonzero(labels.positives_per_row() == 1))
+    return torch.from_numpy(one.counts().positives)

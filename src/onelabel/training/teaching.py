@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from onelabel.contract import Method
+from onelabel.labels import Labels
 from onelabel.models import Classifier
 from onelabel.system import say
 from onelabel.training.config import TrainConfig
@@ -85,12 +86,13 @@ class Start:
         fill_state(session.classifier, best.weights)
         config, held = session.config, feeds["validation"]
         closer = config.student_looks == "closer" and not session.phase.head_only  # features have no parts
+        observed: Labels = splits.train.observed
         context, show = config.student_context == "auto", session.fabric.is_global_zero
-        belief = believe(Looks.take(session, held, closer=closer), held, context=context, show=show)
+        belief = believe(Looks.take(session, held, closer=closer), held, observed, context=context, show=show)
         looks = Looks.take(session, feeds["train"], closer=closer and belief.weight > 0).combined(belief.weight)
         q = targets(belief, looks, session.train.observed, smoothing=config.student_smoothing or 0.0)
         say(f"student: {belief.line.k:.2f} labels a row by the held-out rows{told_of(belief, closer)}")
         fill_state(self.classifier, self.weights, strict=False)  # what probes chose of the head (`naming`) stays
         made = Student()
-        made.bind(splits.train.observed)
+        made.bind(observed)
         return made.to(q.device).teach(q)
