@@ -51,7 +51,7 @@ WORDS = {
     "iun": "`iun`, told all that is absent",
 }
 #: How linear heads are trained after which a student is taught.
-TAUGHT = {"lr": 1e-4, "batch_size": 8, "student": "on", "student_smoothing": 0.1}
+TAUGHT = {"mode": "linear", "lr": 1e-4, "batch_size": 8, "student": "on", "student_smoothing": 0.1}
 #: Runs that both must have for a test of their own: with two it has one degree of freedom and says nothing.
 PAIRS = 3
 #: Shares of the naming distribution that `benchmarks/elsewhere.py` has by themselves.
@@ -211,9 +211,30 @@ def taught(rows: Sequence[Any]) -> str:
     return lined(["test mAP, linear", "runs", "`roll-call`'s student", *others], body)
 
 
-def students(rows: Sequence[Any], method: str, draws: Sequence[str], context: str = "auto") -> Cell:
-    """A method's linear runs with a student, of the settings that docs/roll-call.md names."""
-    wanted = {"mode": "linear", **TAUGHT, "student_context": context}
+def heard(rows: Sequence[Any]) -> str:
+    """Fine-tuned runs whose student was also told what other classes say, beside the same seeds without."""
+    body = []
+    for name, draws in TUNED_DRAWS.items():
+        told = students(rows, "roll-call", draws, how={"mode": "linearinit"})
+        alone = runs_of(rows, "roll-call", draws, "linearinit")
+        seeds = sorted({row.seed for row in told.rows} & {row.seed for row in alone.rows})
+        if not seeds:
+            continue
+        pair = [Cell(tuple(row for row in cell.rows if row.seed in seeds)) for cell in (told, alone)]
+        line = [name, ", ".join(map(str, seeds))]
+        for field in FINETUNED:
+            gap = statistics.fmean(differences(*pair, field))
+            line.append(f"{pair[0].text(field)}, {pair[1].text(field)} ({gap:+.2f})")
+        body.append(line)
+    titles = [f"{text}: with what other classes say, without" for text in FINETUNED.values()]
+    return lined(["test mAP, fine-tuned", "seeds", *titles], body)
+
+
+def students(
+    rows: Sequence[Any], method: str, draws: Sequence[str], context: str = "auto", how: Mapping[str, Any] = TAUGHT
+) -> Cell:
+    """A method's runs with a student, of the settings that docs/roll-call.md names."""
+    wanted = {**how, "student_context": context}
     mine = [r for r in rows if r.done and (r.dataset, r.label) == ("voc2012", method) and r.draw in draws]
     mine = [r for r in mine if {key: r.settings.get(key) for key in wanted} == wanted]
     if len({(r.draw, r.seed) for r in mine}) < len(mine):
@@ -374,7 +395,7 @@ STORED = {
 
 def fill(page: str, rows: Sequence[Any]) -> str:
     """The page with each table that it has marks for between them."""
-    tables_of = {"paired": linear(rows), "taught": taught(rows), "fine-tuned": finetuned(rows)}
+    tables_of = {"paired": linear(rows), "taught": taught(rows), "fine-tuned": finetuned(rows), "heard": heard(rows)}
     tables_of["all-linear"] = everyone(rows, DRAWS, PLAIN, ("linear", "linear"))
     tables_of["all-fine-tuned"] = everyone(rows, TUNED_DRAWS, FINETUNED, ("linearinit", "finetune"))
     scenes = tables.find(ROOT / "docs" / "results" / "scenes").rows
