@@ -6,6 +6,7 @@ import gc
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -35,8 +36,8 @@ def test_memory_and_files_are_flat(mode: str, monkeypatch: pytest.MonkeyPatch) -
     files: list[int] = []
     log = RunFolder.log
 
-    def measured(self: RunFolder, row: dict[str, object], *, speed: float) -> None:
-        log(self, row, speed=speed)
+    def measured(self: RunFolder, row: dict[str, object], **how: Any) -> None:
+        log(self, row, **how)
         if len(files) % 10 == 0:
             gc.collect()
         memory.append(_resident())

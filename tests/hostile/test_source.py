@@ -158,7 +158,7 @@ IN_PLACE = {
     ("review/retrain.py", "_spawn"): "a log",
     ("system.py", "clear_stale"): "for its lock, then removed",
     ("training/run.py", "_take"): "a lock",
-    ("training/run.py", "log"): "a log, only appended to",
+    ("training/run.py", "_note"): "a log, only appended to",
 }
 
 

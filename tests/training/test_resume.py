@@ -113,8 +113,8 @@ def test_the_best_of_a_phase_is_not_taken_for_that_of_the_one_before(
     train_once(str(tmp_path / "whole"), "an", settings)
     log = RunFolder.log
 
-    def dies(self: RunFolder, row: dict[str, Any], *, speed: float) -> None:
-        log(self, row, speed=speed)
+    def dies(self: RunFolder, row: dict[str, Any], **how: Any) -> None:
+        log(self, row, **how)
         if row["phase"] == phase:
             raise Crash
 

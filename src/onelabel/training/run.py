@@ -265,7 +265,11 @@ class RunFolder:
 
     def _note(self, when: float, message: str) -> None:
         assert self.path is not None
-        with explaining(self.path), open(self.path / "log.txt", "a", encoding="utf-8") as file:
+        # a file's name that is no UTF-8 stands in it as on stderr
+        with (
+            explaining(self.path),
+            open(self.path / "log.txt", "a", encoding="utf-8", errors="backslashreplace") as file,
+        ):
             file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(when))}  {message}\n")
 
     def log(self, row: dict[str, Any], *, speed: float, last: bool = True) -> None:
