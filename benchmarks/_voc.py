@@ -110,3 +110,22 @@ def voc_splits(
     )
     print({name: len(p) for name, p in splits.parts.items()}, flush=True)
     return splits
+
+
+def random_splits(rows: int, *, size: int, classes: int = 20) -> Any:
+    """As many random pictures and labels in each part, for what has to be compiled before the pictures are here."""
+    from onelabel.data import ArraySource, Dataset, Splits
+    from onelabel.labels import Labels, drop_labels
+
+    rng = np.random.default_rng(0)
+    names = tuple(f"c{i}" for i in range(classes))
+
+    def part(name: str) -> Dataset:
+        true = (rng.random((rows, classes)) < 0.1).astype(np.uint8)
+        true[np.arange(rows), rng.integers(classes, size=rows)] = 1
+        pictures = rng.integers(256, size=(rows, size, size, 3), dtype=np.uint8)
+        source = ArraySource(pictures, [f"{name}-{i}" for i in range(rows)])
+        observed = Labels.from_true(true, names) if name == "test" else drop_labels(true)
+        return Dataset(f"random/{name}", names, source, observed, true)
+
+    return Splits("random", *map(part, ("train", "validation", "test")))

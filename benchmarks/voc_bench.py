@@ -3,12 +3,19 @@
     PYTHONPATH=src python3 benchmarks/voc_bench.py --shards DIR --labels labels.npz \
         --weights resnet50-v1-imagenet.safetensors --out $OUT/bench --runs "an:0,1 em gr:0,1,2 role@linearinit:0"
 
-A word of --runs is NAME[@MODE][%DRAW][~SETTING=VALUE…][:SEED,…]: a method, or METHOD/VARIANT for an ablation of its
-recipe, fine-tuned with seed 0 on the published draw and with the protocol's settings unless said otherwise; a draw's
-colons are written as commas (%biased,1). --sweep NAME adds a sweep of `onelabel bench sweeps`. DIR holds shards of
-../shared/data/pack_voc.py, also in subfolders. Pictures are decoded once and stay on the device; one classifier serves
-all runs, so its step is compiled once. Several such processes may share --out, each run is claimed once; with --decoded
-FILE (on /dev/shm) the first leaves the decoded pictures for the others. Runs that have a row are not made again.
+A word of --runs is NAME[@MODE][%DRAW][~SETTING=VALUE…][:SEED,…]: a method, METHOD/VARIANT for an ablation of its
+recipe, or `all` that were published (of another draw all that it changes), fine-tuned with seed 0 on the published
+draw and with the protocol's settings unless said otherwise; a draw's colons are written as commas (%biased,1).
+--sweep NAME adds a sweep of `onelabel bench sweeps`. DIR holds shards of ../shared/data/pack_voc.py, also in
+subfolders. Pictures are decoded once and stay on the device; one classifier serves all runs, so its step is compiled
+once. Several such processes may share --out, each run is claimed once; with --decoded FILE (on /dev/shm) the first
+leaves the decoded pictures for the others. Runs that have a row, in --out or in --done, are not made again. `--dry`
+says what is left and stops, without pictures or a GPU:
+
+    python benchmarks/voc_bench.py --dry --done docs/results/bench --runs "all%biased,1:0,1,2 all%biased,-1:0,1,2"
+
+--random N takes N random pictures a part instead: what is compiled for them serves the real ones after.
+`benchmarks/lent.sh` does all of it on a machine that is lent by the call.
 """
 
 from __future__ import annotations
@@ -21,7 +28,10 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from _voc import voc_splits
+from _voc import random_splits, voc_splits
+
+#: Methods of this project, which `all` leaves out: they are trained in another mode.
+OWN = {"roll-call"}
 
 
 class Asked(NamedTuple):
@@ -36,6 +46,9 @@ class Asked(NamedTuple):
 
 def parse_runs(text: str) -> list[Asked]:
     """ "em:0,1 gr/pseudo@linearinit%biased,2~stop=1" as runs."""
+    from onelabel import list_methods
+    from onelabel.bench.draws import supervision_of
+
     runs = []
     for word in text.split():
         rest, _, seeds = word.partition(":")
@@ -43,8 +56,11 @@ def parse_runs(text: str) -> list[Asked]:
         rest, _, draw = rest.partition("%")
         name, _, mode = rest.partition("@")
         numbers = [int(seed) for seed in (seeds or "0").split(",")]
-        named = name.replace("/", ":"), mode or "finetune", draw.replace(",", ":") or "uniform1200"
-        runs.append(Asked(*named, dict(map(parse_setting, settings)), numbers))
+        where = mode or "finetune", draw.replace(",", ":") or "uniform1200"
+        names = [name.replace("/", ":")] if name != "all" else [each for each in list_methods() if each not in OWN]
+        if name == "all" and draw:  # who is told all labels has the same in every draw
+            names = [each for each in names if supervision_of(each) != "full"]
+        runs += [Asked(each, *where, dict(map(parse_setting, settings)), numbers) for each in names]
     return runs
 
 
@@ -59,10 +75,14 @@ def parse_setting(word: str) -> tuple[str, Any]:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shards", type=Path, required=True, help="searched with its subfolders")
-    parser.add_argument("--labels", type=Path, required=True)
+    parser.add_argument("--shards", type=Path, help="searched with its subfolders")
+    parser.add_argument("--labels", type=Path)
+    parser.add_argument("--random", type=int, metavar="N", help="N random pictures a part instead, to compile ahead")
     parser.add_argument("--weights", type=Path)
-    parser.add_argument("--out", required=True, help="a results folder (shared by processes), or a database's URL")
+    parser.add_argument("--out", help="a results folder (shared by processes), or a database's URL")
+    parser.add_argument("--done", type=Path, help="results whose finished runs are not made again")
+    parser.add_argument("--dry", action="store_true", help="say which runs are left, and stop")
+    parser.add_argument("--hardware", default="NVIDIA H200", help="of whose runs in --done a dry run takes the time")
     parser.add_argument("--runs", default="")
     parser.add_argument("--sweep", action="append", default=[], help="a sweep's name, fine-tuned; may be repeated")
     parser.add_argument("--seeds", default="0", help="of the sweeps")
@@ -86,11 +106,55 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def planned(args: argparse.Namespace) -> list[Any]:
+    """The runs that are asked for and not in --done, in the order of --runs and seed by seed."""
+    from onelabel import bench
+
+    plan = []
+    own: dict[str, Any] = {"backbone": args.backbone, "size": args.size}
+    own |= {"epochs": args.epochs} if args.epochs else {}
+    named = f"-first-{args.limit}" if args.limit else f"-random-{args.random}" if args.random else ""
+    common: dict[str, Any] = {"protocol_name": args.protocol, "search": False}
+    for run in parse_runs(args.runs):
+        where: dict[str, Any] = {"modes": [run.mode], "draws": [run.draw], "seeds": run.seeds}
+        plan += bench.make_plan("voc2012", [run.name], settings=own | run.settings, **where, **common)
+    for name in args.sweep:
+        seeds = [int(seed) for seed in args.seeds.split(",")]
+        plan += bench.sweep(name, "voc2012", mode="finetune", seeds=seeds, settings=own, **common)
+    if not plan:
+        raise SystemExit("--runs, --sweep: nothing to do")
+    plan = [bench.replace(p, dataset=f"voc2012{named}") for p in plan]
+    rows = [row for row in bench.read(args.done) if row.done] if args.done else []
+    plan = [p for p in dict.fromkeys(plan) if not is_done(p, rows)]
+    return plan[::-1] if args.reverse else plan
+
+
+def is_done(run: Any, rows: list[Any]) -> bool:
+    """Whether a row is of this run, or tables show one in its place, such as one made without early stopping."""
+    from onelabel.bench.picking import candidates
+
+    if any(row.run_id == run.run_id for row in rows):
+        return True
+    where = {"rules": run.protocol, "draw": run.draw}
+    if not candidates([run.row()], run.dataset, run.name, run.mode, **where):  # with settings that are no table's
+        return False
+    return run.seed in {row.seed for row in candidates(rows, run.dataset, run.name, run.mode, **where)}
+
+
 def main() -> None:
     began, args = time.perf_counter(), arguments()
-    splits = voc_splits(
-        args.shards, args.labels, size=args.size, processes=args.processes, decoded=args.decoded, limit=args.limit
-    )
+    plan = planned(args)
+    if args.dry:
+        dry(plan, args)
+        return
+    if args.out is None or (args.random is None and None in (args.shards, args.labels)):
+        raise SystemExit("--out, and --shards with --labels (or --random N), say where results go and pictures lie")
+    if args.random:
+        splits = random_splits(args.random, size=args.size)
+    else:
+        splits = voc_splits(
+            args.shards, args.labels, size=args.size, processes=args.processes, decoded=args.decoded, limit=args.limit
+        )
 
     import torch
 
@@ -99,23 +163,6 @@ def main() -> None:
     from onelabel.training import Feed
     from onelabel.training.config import TrainConfig
     from onelabel.training.machine import make_fabric
-
-    plan = []
-    own: dict[str, Any] = {"backbone": args.backbone, "size": args.size}
-    own |= {"epochs": args.epochs} if args.epochs else {}
-    dataset = "voc2012" if not args.limit else f"voc2012-first-{args.limit}"
-    common: dict[str, Any] = {"protocol_name": args.protocol, "search": False}
-    for run in parse_runs(args.runs):
-        where: dict[str, Any] = {"modes": [run.mode], "draws": [run.draw], "seeds": run.seeds}
-        plan += bench.make_plan("voc2012", [run.name], settings=own | run.settings, **where, **common)
-    for name in args.sweep:
-        seeds = [int(seed) for seed in args.seeds.split(",")]
-        plan += bench.sweep(name, "voc2012", mode="finetune", seeds=seeds, settings=own, **common)
-    plan = [bench.replace(p, dataset=dataset) for p in plan]
-    if not plan:
-        raise SystemExit("--runs, --sweep: nothing to do")
-    if args.reverse:
-        plan.reverse()
 
     machine = {
         "device": args.device,
@@ -154,6 +201,18 @@ def main() -> None:
         told=told,
     )
     print(f"{tally}; {time.perf_counter() - began:.0f} s", flush=True)
+
+
+def dry(plan: list[Any], args: argparse.Namespace) -> None:
+    """What is left to do, and how long it takes by the runs in --done."""
+    from onelabel import bench
+    from onelabel.bench.plan import expected
+
+    rows = bench.read(args.done) if args.done else []
+    for p in plan:
+        seconds = expected(p, rows, args.hardware)
+        print(f"{p.name:16s} {p.mode} {p.draw} seed {p.seed}" + ("" if seconds is None else f"  about {seconds:.0f} s"))
+    print(bench.cost(plan, rows, args.hardware))
 
 
 def line(row: Any) -> str:

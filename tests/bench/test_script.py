@@ -46,16 +46,22 @@ def make_shards(folder: Path) -> None:
     )
 
 
+SMALL = ["--device", "cpu", "--backbone", "small-cnn", "--size", str(SIZE), "--processes", "1"]
+
+
 def call(folder: Path, runs: str, *more: str) -> str:
-    script = [sys.executable, str(ROOT / "benchmarks" / "voc_bench.py"), "--shards", str(folder), "--device", "cpu"]
-    script += ["--labels", str(folder / "labels.npz"), "--backbone", "small-cnn", "--size", str(SIZE)]
-    script += ["--out", str(folder / "bench"), "--gather", str(folder / "rows.parquet"), "--processes", "1", *more]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1", "ONELABEL_COMMIT": "abc"}
-    done = subprocess.run(
-        [*script, "--runs", runs], capture_output=True, text=True, env=environment, timeout=240, check=False
-    )
+    script = [sys.executable, str(ROOT / "benchmarks" / "voc_bench.py"), "--shards", str(folder), *SMALL]
+    script += ["--labels", str(folder / "labels.npz")]
+    script += ["--out", str(folder / "bench"), "--gather", str(folder / "rows.parquet"), *more]
+    done = ask([*script, "--runs", runs], PYTHONPATH=str(ROOT / "src"), ONELABEL_COMMIT="abc")
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def ask(command: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
+    """From the project's root, as a lent machine does."""
+    mine = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
+    return subprocess.run(command, capture_output=True, text=True, env=mine, cwd=ROOT, timeout=240, check=False)
 
 
 @pytest.mark.slow
@@ -75,3 +81,51 @@ def test_rows_come_back_after_every_run_and_say_how_they_stopped(tmp_path: Path)
         assert row.train_map is None
     again = call(tmp_path, "em~stop=1:0", "--epochs", "4")
     assert "0 runs made, 0 failed, 1 skipped" in again
+
+
+def test_what_is_left_is_what_no_row_has_in_tables(tmp_path: Path) -> None:
+    """Of the committed rows: BCE has no other draws, and a row made without early stopping stands for one with it."""
+    done = ["--done", str(ROOT / "docs" / "results" / "bench"), "--runs", "em:0,3 all%biased,1:7 bce%biased,1:0"]
+    told = ask([sys.executable, str(ROOT / "benchmarks" / "voc_bench.py"), "--dry", *done])
+    assert told.returncode == 0, told.stderr
+    lines = told.stdout.splitlines()
+    left = [tuple(line.split("  about")[0].split()) for line in lines[:-1]]
+    assert ("em", "finetune", "uniform1200", "seed", "3") in left
+    assert ("em", "finetune", "uniform1200", "seed", "0") not in left
+    drawn = {words[0] for words in left if words[-1] == "7"}
+    assert {"an", "em", "iun", "lasd"} <= drawn
+    assert not {"bce", "bce-ls", "roll-call"} & drawn
+    assert ("bce", "finetune", "biased:1:1200", "seed", "0") in left  # by its own name it is what was asked for
+    assert lines[-1].startswith(f"{len(left)} runs: 0 done, 0 failed, {len(left)} to do, about ")
+
+
+@pytest.mark.slow
+def test_a_lent_machine_goes_from_carried_folders_to_rows(tmp_path: Path) -> None:
+    """Each verb as a call of its own; what they start outlives them."""
+    carried, lent, out = tmp_path / "carried", tmp_path / "lent", tmp_path / "out"
+    carried.mkdir()
+    out.mkdir()
+    make_shards(carried)
+
+    def lend(*words: str) -> subprocess.CompletedProcess[str]:
+        script = ["bash", str(ROOT / "benchmarks" / "lent.sh"), *words]
+        return ask(script, LENT=str(lent), OUT=str(out), PYTHON=sys.executable)
+
+    assert lend("begin", "abc", *SMALL).returncode == 0
+    (carried / "shard-01.npz").rename(tmp_path / "later.npz")
+    assert "labels.npz" in lend("keep", str(carried)).stdout
+    lacking = lend("start", "em", *SMALL)
+    assert lacking.returncode == 1
+    assert "25 pictures, expected 40" in lacking.stdout
+    (tmp_path / "later.npz").rename(carried / "shard-01.npz")
+    assert lend("keep", str(carried)).returncode == 0
+    assert lend("start", "em an%biased,1", "--epochs", "1", *SMALL).stdout.endswith("started\n")
+    told = lend("wait", "200")
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.endswith("done\n"), told.stdout
+    assert "2 runs made, 0 failed" in (out / "log.txt").read_text()
+    rows = bench.read(out / "rows.parquet")
+    assert {(row.label, row.draw, row.commit) for row in rows} == {
+        ("em", "uniform1200", "abc"),
+        ("an", "biased:1:1200", "abc"),
+    }
