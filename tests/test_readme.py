@@ -86,6 +86,7 @@ def test_roll_calls_table_is_that_of_the_committed_runs() -> None:
     for text in texts:
         assert module.fill(text, rows) == text, "run .venv/bin/python docs/generate/roll_call.py"
     for name in (
+        "headline",
         "paired",
         "fine-tuned",
         "all-linear",
@@ -97,7 +98,8 @@ def test_roll_calls_table_is_that_of_the_committed_runs() -> None:
         "naming",
     ):  # one page each
         assert sum(module.MARKS[0].format(name) in text for text in texts) == 1
-    assert "| five even draws | 15 |" in texts[0]
+    assert "| linear, five even draws |" in texts[0]
+    assert "| five even draws | 15 |" in texts[1]
     drawn = module.curves(rows).axes  # whose lines are the same runs
     assert [len(ax.get_legend().get_texts()) for ax in drawn] == [2, 1, 1, 4]
 

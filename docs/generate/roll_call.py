@@ -1,4 +1,4 @@
-"""The figure and the tables of docs/roll-call.md and docs/roll-call-tried.md, from committed results.
+"""The figure and the tables of docs/roll-call.md, roll-call-measured.md and roll-call-tried.md, from committed results.
 
     .venv/bin/python docs/generate/roll_call.py
 
@@ -28,8 +28,9 @@ from onelabel.report.figures.sweeps import line_points
 from onelabel.system import atomic_write
 
 ROOT = Path(__file__).resolve().parents[2]
+#: The method, what was measured of it, and what was tried.
+PAGES = tuple(ROOT / "docs" / name for name in ("roll-call.md", "roll-call-measured.md", "roll-call-tried.md"))
 #: Before and after each table, by its name.
-PAGES = ROOT / "docs" / "roll-call.md", ROOT / "docs" / "roll-call-tried.md"
 MARKS = "<!-- {}: docs/generate/roll_call.py -->", "<!-- /{} -->"
 UNIFORM = ("uniform1200", "uniform:1", "uniform:2", "uniform:3", "uniform:4")
 BIASED = {"common first": ("biased:1:1200",), "rare first": ("biased:-1:1200",)}
@@ -231,15 +232,40 @@ def heard(rows: Sequence[Any]) -> str:
 
 
 def students(
-    rows: Sequence[Any], method: str, draws: Sequence[str], context: str = "auto", how: Mapping[str, Any] = TAUGHT
+    rows: Sequence[Any],
+    method: str,
+    draws: Sequence[str],
+    context: str | None = "auto",
+    how: Mapping[str, Any] = TAUGHT,
 ) -> Cell:
-    """A method's runs with a student, of the settings that docs/roll-call.md names."""
+    """A method's runs with a student, of the settings that docs/roll-call-measured.md names."""
     wanted = {**how, "student_context": context}
     mine = [r for r in rows if r.done and (r.dataset, r.label) == ("voc2012", method) and r.draw in draws]
     mine = [r for r in mine if {key: r.settings.get(key) for key in wanted} == wanted]
     if len({(r.draw, r.seed) for r in mine}) < len(mine):
         raise ValueError(f"{method}: several runs of a draw and seed")
     return Cell(tuple(mine))
+
+
+def headline(rows: Sequence[Any]) -> str:
+    """The page's first table: few methods, plain weights; roll call has its whole training, a student included."""
+    others, body = ("an", "em", "gr", "lasd"), []
+    for mode, shown in (("fine-tuned", TUNED_DRAWS), ("linear", DRAWS)):
+        for name, of in shown.items():
+            if mode == "linear":
+                ours, em = students(rows, "roll-call", of), students(rows, "em", of)
+                beside = [runs_of(rows, m, of) for m in (*others, "bce")]
+            else:
+                ours = runs_of(rows, "roll-call", of, "linearinit")
+                em = students(rows, "em", of, None, {"mode": "linearinit", "student": "on"})
+                beside = [runs_of(rows, m, of, "finetune") for m in (*others, "bce")]
+            line = [f"{mode}, {name}"]
+            for cell in (*beside[:-1], em, ours, beside[-1]):
+                few = ", one run" if len(cell.rows) == 1 else ""
+                line.append(cell.text("test_map") + few if cell.rows else "—")
+            body.append(line)
+    titles = [*(WORDS[m] for m in others), "EM with a student", WORDS["roll-call"], WORDS["bce"]]
+    return lined(["VOC 2012, test mAP", *titles], body)
 
 
 def finetuned(rows: Sequence[Any]) -> str:
@@ -395,7 +421,8 @@ STORED = {
 
 def fill(page: str, rows: Sequence[Any]) -> str:
     """The page with each table that it has marks for between them."""
-    tables_of = {"paired": linear(rows), "taught": taught(rows), "fine-tuned": finetuned(rows), "heard": heard(rows)}
+    tables_of = {"headline": headline(rows), "paired": linear(rows), "fine-tuned": finetuned(rows)}
+    tables_of |= {"taught": taught(rows), "heard": heard(rows)}
     tables_of["all-linear"] = everyone(rows, DRAWS, PLAIN, ("linear", "linear"))
     tables_of["all-fine-tuned"] = everyone(rows, TUNED_DRAWS, FINETUNED, ("linearinit", "finetune"))
     scenes = tables.find(ROOT / "docs" / "results" / "scenes").rows

@@ -61,7 +61,7 @@ def train_chosen(
     feeds = make_feeds(config, splits, fabric.device)
     splits = leave_out_unreadable(splits, feeds, fabric)
     if config.student == "auto" and not student_lacks(config, feeds.get("validation")):
-        settings["student"] = "on"  # it gains whatever the teacher (docs/roll-call.md)
+        settings["student"] = "on"  # it gains whatever the teacher (docs/roll-call-measured.md)
     wanted = {name: feeds[name] for name in ("train", "validation") if name in feeds}
     held = {
         name: features_of(classifier, feed, fabric, config) if pictures else classifier.backbone(feed.inputs)

@@ -118,7 +118,7 @@ class TrainConfig:
         A new head over a pretrained backbone moves ten times faster, as the papers have it; over random weights that
         made training diverge where one rate for all layers did not (docs/training.md). Smoothed targets are learned
         more slowly, which pays where the rate is brought down to nothing, and keep a linear head's logits small
-        (docs/roll-call.md).
+        (docs/roll-call-tried.md).
         """
         from onelabel.models import starting_weights
 

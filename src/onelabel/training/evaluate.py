@@ -104,8 +104,9 @@ def draw_likelihood(probabilities: Tensor, feed: Feed) -> float:
     """Mean log P(the one observed label | x) of the rows that have one, after calibration: no true label is needed.
 
     mAP of the observed labels, each row's others counted as absent, prefers a network that says the name and nothing
-    else; a likelihood of the name as one of several labels does not (docs/roll-call.md). It is the probes' criterion,
-    to the end of its EM (`probes.criteria.draw_likelihood` says why it is not that of a row known to have a label).
+    else; a likelihood of the name as one of several labels does not (docs/roll-call-measured.md). It is the probes'
+    criterion, to the end of its EM (`probes.criteria.draw_likelihood` says why it is not that of a row known to have a
+    label).
     """
     sample = draw_sample(to_logits(probabilities), feed.part.observed, entries=LIKELIHOOD_ENTRIES)
     return float(fitted_log_likelihood(sample, doubt="both"))

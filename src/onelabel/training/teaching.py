@@ -60,7 +60,7 @@ class Start:
 
     The backbone is what the run was given, the head after a linear phase the linear one, which is kept in the run
     folder for a run that is resumed. The head stays on the method's own scale: put on that of probabilities first, the
-    student had little left to learn from, and stayed below its teacher (docs/roll-call.md).
+    student had little left to learn from, and stayed below its teacher (docs/roll-call-tried.md).
     """
 
     def __init__(self, classifier: Classifier, folder: RunFolder, *, resumed: bool = False) -> None:
