@@ -1,4 +1,4 @@
-"""`onelabel data`: download, check, stats, manifest, brighten."""
+"""`onelabel data`: download, check, stats, manifest, brighten, cache."""
 
 from __future__ import annotations
 
@@ -193,3 +193,30 @@ def brighten(
     typer.echo(f"{out}: {copied:,} pictures, {done:,} of them brightened; do the same with what predict is given")
     if problems.lost:
         typer.echo(problems.text())
+
+
+@app.command()
+def cache(
+    clear: Annotated[bool, typer.Option("--clear", help="Remove what it holds; it is made again when needed.")] = False,
+    days: Annotated[float, typer.Option(min=0, help="With --clear: only what was not used for so many days.")] = 0.0,
+    folder: Annotated[
+        Path | None, typer.Option(help="$ONELABEL_CACHE, else onelabel in the user's cache, unless given.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show the features and decoded pictures that are kept between commands, or make room.
+
+    Examples: onelabel data cache; onelabel data cache --clear --days 30
+    """
+    from onelabel.data.cache import default_cache
+    from onelabel.data.kept import clear as remove
+    from onelabel.data.kept import kept, told
+
+    where = default_cache() if folder is None else folder
+    found = kept(where)
+    gone, busy = remove(found, days=days) if clear else ([], [])
+    if as_json:
+        rows = [{"name": k.name, "what": k.what, "rows": k.rows, "state": k.state, "bytes": k.size} for k in found]
+        emit({"folder": str(where), "arrays": rows, "removed": [k.name for k in gone], "busy": [k.name for k in busy]})
+        return
+    typer.echo(told(where, found, gone, busy) if clear else told(where, found))

@@ -59,6 +59,8 @@ class ChunkedArray:
                 return None
             array = np.load(self.final, mmap_mode="r", allow_pickle=False)
             notes = list(saved["notes"])
+            with contextlib.suppress(OSError):  # somebody else's, or of a medium that is only read
+                os.utime(self.side)  # `kept.clear` goes by when it was last used
             return (array, notes) if array.shape == self.shape and array.dtype == self.dtype else None
         except Exception:  # damaged: it is made anew
             return None
@@ -67,8 +69,7 @@ class ChunkedArray:
     def filling(self) -> Iterator[Filling]:
         """Hold the files for writing; another process waits here until this one ends."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        with open(self.folder / f"{self.name}.lock", "w") as lock:
-            _lock(lock, self.final.name)
+        with locked(self.folder / f"{self.name}.lock", waiting_for=self.final.name):
             yield Filling(self)
 
     def complete(self, notes: list[Any]) -> None:
@@ -171,13 +172,30 @@ def _full_disk(path: Path, size: int) -> Iterator[None]:
         raise OSError(error.errno, told, str(path)) from error
 
 
-def _lock(file: IO[str], name: str) -> None:
+@contextlib.contextmanager
+def locked(path: Path, *, waiting_for: str = "") -> Iterator[bool]:
+    """Hold a lock file. Where another process has it: wait, and say `waiting_for` what; without one, yield False."""
     try:
         import fcntl
     except ImportError:  # no such locks on Windows: two processes then do the work twice
+        yield True
         return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        say(f"another process is writing {name}; waiting for it")
-        fcntl.flock(file, fcntl.LOCK_EX)
+    while True:
+        with open(path, "w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                if not waiting_for:
+                    yield False
+                    return
+                say(f"another process is writing {waiting_for}; waiting for it")
+                fcntl.flock(file, fcntl.LOCK_EX)
+            if _is(file, path):  # else the cache was cleared meanwhile, and others lock another file
+                yield True
+                return
+
+
+def _is(file: IO[str], path: Path) -> bool:
+    with contextlib.suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    return False

@@ -27,7 +27,7 @@ def _rule(n: int) -> Rule:
 #: 1−t and the logarithm of the weight of every node t of ∫₀¹ dt. n nodes are exact for 2n classes; 32 of them are for
 #: 64, and beyond that to 1e-10 while at most 150 of the classes are expected to be present.
 RULES = tuple(_rule(n) for n in range(1, 33))
-#: Nodes that weights take at least: their powers of t are no polynomial, and 10 nodes see them to 3e-4.
+#: Nodes that weights take at least: their powers of t are no polynomial, and 10 nodes see them to 4e-4.
 WEIGHTED_NODES = 10
 #: Entries, of nodes, rows and classes, that a CPU is given at once: a step's loss takes a third to two thirds of what
 #: it takes node by node (`benchmarks/draw.py`). Where fewer than four nodes fit, they come one by one.
