@@ -190,6 +190,20 @@ def test_that_labels_are_hidden_is_said(class_folder: Path) -> None:
     assert not load_dataset(file, validation=0).left_out
 
 
+def test_that_complete_rows_have_one_label_each_is_said(class_folder: Path) -> None:
+    """A folder a class is the commonest case: its pictures may show more than their folder says."""
+    file = class_folder / "t.csv"
+    rows = ["path,label", "cat/cat0.jpg,cat", "dog/dog0.jpg,dog", "owl/owl0.jpg,owl"]
+    file.write_text("\n".join(rows))
+    told = "each row has one label and, by `complete`, no other"
+    assert told in load_dataset(file, complete=True, validation=0).left_out
+    assert not load_dataset(file, validation=0).left_out
+    file.write_text("\n".join([*rows, "cat/cat1.jpg,cat|owl"]))
+    assert "sole" not in load_dataset(file, complete=True, validation=0).report.counts
+    file.write_text("\n".join(row for row in rows if "owl" not in row))  # one of two classes is nothing odd
+    assert not load_dataset(file, complete=True, validation=0).left_out
+
+
 def test_a_row_of_an_unknown_part_is_not_trained_on(class_folder: Path) -> None:
     file = class_folder / "t.csv"
     for word in ("eval", "holdout", "trainval", "0"):

@@ -157,6 +157,8 @@ class Splits(Generic[S]):
             told.append(f"{what} (add some{f', or {REDRAW}' if redraw else ''})")
         for drawn in (problem for problem in self.report if problem.kind == "hidden"):
             told.append(f"of {drawn.name} in training {drawn.detail}, the rest hidden (-o drop=none shows all)")
+        if self.report.names("sole"):
+            told.append("each row has one label and, by `complete`, no other (leave it out if nobody looked for them)")
         if dim := set(self.report.names("dim")):
             folder = shlex.quote(getattr(getattr(self.train, "source", None), "root", "FOLDER"))
             what = f"{len(dim):,} 16-bit pictures hold no value above 4095 (12 bits) and are read nearly black"

@@ -265,11 +265,20 @@ def own_splits(
     splits = make_splits(name, names, rows, labels, draw=draw, report=report, keep=keep, notes=notes)
     mention_untrained(splits, rows)
     mention_hidden(splits, labels["train"])
+    mention_sole(splits, complete)
     return splits
 
 
 def _present(labels: Labels) -> NDArray[np.uint8]:
     return (labels.to_dense() > 0).astype(np.uint8)
+
+
+def mention_sole(splits: Splits[Any], complete: Complete) -> None:
+    """Report that every row has one label where rows are said to have all theirs: most often only one was noted."""
+    said = [part for name, part in splits.parts.items() if complete is True or (complete and name != "train")]
+    alone = [(part.true.sum(1) == 1).all() for part in said if part.true is not None]
+    if alone and all(alone) and len(splits.class_names) > 2:
+        splits.report.add("sole", f"complete={str(complete).lower()}")
 
 
 def mention_hidden(splits: Splits[Any], given: Any) -> None:

@@ -42,6 +42,7 @@ KINDS: dict[str, tuple[bool, str]] = {
     "alike": (False, "classes whose names differ only in case, spaces or coding; rename one where they mean the same"),
     "untrained": (False, "a class without a row in training; add some"),
     "hidden": (False, "training sees drawn labels only, as in the papers; -o drop=none shows it all that are known"),
+    "sole": (False, "one label a row and, by `complete`, no other; leave that out if nobody looked for them"),
     "undivided": (False, "cells that look like several labels; each is one class as it stands"),
     "not-a-picture": (False, "a file that is no picture by its name; left alone"),
     "outside": (True, "a path that leaves the data folder"),
@@ -83,7 +84,7 @@ class Report:
 
     # These change nothing about what is learned, so strict lets them pass.
     HARMLESS = frozenset({"animated", "cmyk", "grey", "deep", "rotated", "tiny", "long", "not-a-picture"})
-    HARMLESS |= {"alike", "untrained", "undivided", "dim", "hidden"}
+    HARMLESS |= {"alike", "untrained", "undivided", "dim", "hidden", "sole"}
 
     def add(self, kind: str, name: object, detail: object = "") -> None:
         """Record a problem; raises `DataError` when strict, unless the kind is harmless."""
