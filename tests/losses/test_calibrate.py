@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,8 +11,19 @@ import torch
 from torch import Tensor
 
 from onelabel.labels import Labels, drop_labels
-from onelabel.losses.calibrate import Calibration, fit_calibration, fitted_log_likelihood, log_likelihood
+from onelabel.losses.calibrate import (
+    ADRIFT,
+    Calibration,
+    _climb,
+    _made,
+    fit_calibration,
+    fit_level,
+    fitted_log_likelihood,
+    log_likelihood,
+    log_posterior,
+)
 from onelabel.losses.draw import draw_log_likelihood, log_any
+from onelabel.losses.level import PRIOR_K
 from onelabel.losses.sample import LIMIT, Sample, draw_sample, known_sample
 from onelabel.metrics import calibration_error
 
@@ -58,6 +70,44 @@ def test_both_readings_of_doubt_bracket() -> None:
     sample = draw_sample(z, Labels.from_matrix(observed))
     either = fit_calibration(sample)
     assert fit_calibration(sample, doubt="both").k > either.k
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_scores_that_say_nothing_leave_the_level_to_the_prior(seed: int) -> None:
+    """Noise that every row has of its own: the likelihood is level from one label a row to nearly all, give or take."""
+    rng = np.random.default_rng(seed)
+    _, _, observed = made_up(1000, seed=seed)
+    sample = draw_sample(rng.standard_normal(observed.shape), Labels.from_matrix(observed))
+    fitted = fit_calibration(sample)
+    assert 1.2 < fitted.k < 3
+    assert not fitted.given_k
+    others = [fit_level(sample, k, fitted) for k in (1.2, PRIOR_K, 3.0, 6.0, 9.0)]
+    assert log_posterior(fitted, sample) >= max(log_posterior(other, sample) for other in others) - ADRIFT - 0.01
+
+
+def test_a_level_that_scores_tell_is_not_the_priors() -> None:
+    """True k 1.2 and 2.9, far from the prior's 1.7 to either side."""
+    rng = np.random.default_rng(0)
+    for shift in (-2.5, 0.0):
+        z = 2.0 * rng.standard_normal((12_000, 20)) - np.linspace(2, 4.5, 20) + shift
+        y = rng.random(z.shape) < 1 / (1 + np.exp(-z))
+        keep = np.flatnonzero(y.any(1))[:4000]
+        true = y[keep].astype(np.uint8)
+        fitted = fit_calibration(draw_sample(z[keep], drop_labels(true, seed=0)))
+        assert fitted.k == pytest.approx(true.sum(1).mean(), rel=0.1)
+        assert abs(fitted.k - PRIOR_K) > 0.3
+
+
+def test_of_two_fits_of_a_level_the_likelier_is_taken() -> None:
+    """At k = 1.7 these scores, of an EM probe on noise, leave a cold start with a cliff instead of a curve."""
+    z, _, observed = made_up(1500)
+    sample = draw_sample(z, Labels.from_matrix(observed))
+    near = fit_calibration(sample)
+    cliff = replace(near, slope=np.array([0.0, 40.0, -40.0, 40.0]))
+    found = fit_level(sample, 2.0, cliff)
+    assert found.k == 2.0
+    assert log_posterior(found, sample) > log_posterior(fit_calibration(sample, k=2.0, start=cliff), sample) - 0.5
+    assert log_posterior(found, sample) == pytest.approx(log_posterior(fit_level(sample, 2.0, near), sample), abs=1.0)
 
 
 def test_scores_of_certain_probabilities_and_identical_pictures() -> None:
@@ -207,7 +257,7 @@ def test_a_stack_is_fitted_as_each_of_its_models_alone(doubt: str, own: float, m
         steps = set()
         for scores, value in zip(stack, together.tolist(), strict=True):
             sample = Sample(scores, observed)
-            line = fit_calibration(sample, knots=(), doubt=doubt)
+            line = _made(_climb(sample, knots=(), doubt=doubt), None)  # what `fit_calibration` begins with
             steps.add(line.iterations)
             shared = log_likelihood(line, sample, doubt=doubt)
             if own:

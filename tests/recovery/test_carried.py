@@ -122,9 +122,17 @@ def test_learnt_from_single_positives(run: Path, tmp_path: Path) -> None:
     shutil.copytree(run, copy)
     stub: Any = SimpleNamespace(path=copy, class_names=NAMES)
     lines: list[str] = []
-    told: Any = SimpleNamespace(k=None)
-    _carry(Inputs(None, labels, None, "", run=stub, held=Held(held, labels)), told, lines.append)
-    assert "3,000 rows" in lines[0]
+    inputs = Inputs(None, labels, None, "", run=stub, held=Held(held, labels))
+    before = (copy / FILE).read_bytes()
+    _carry(inputs, None, lines.append)  # training left one, and nothing better is known
+    assert (lines, (copy / FILE).read_bytes()) == ([], before)
+    _carry(inputs, 2.5, lines.append)  # an audit's, or the user's
+    assert "3,000 rows the run did not train on, at k = 2.50" in lines.pop()
+    assert json.loads((copy / FILE).read_text())["k"] == 2.5
+    for lost in ("{", before.decode().replace(json.loads(before)["weights"], "0" * 64)):
+        (copy / FILE).write_text(lost)  # damaged, or of other weights: as if it were not there
+        _carry(inputs, None, lines.append)
+        assert "3,000 rows" in lines.pop()
     fitted = calibration_of(stub)
     assert fitted is not None
     new = sigmoid[8000:]
@@ -141,5 +149,5 @@ def test_learnt_from_single_positives(run: Path, tmp_path: Path) -> None:
     for scores, true in ((held, np.zeros_like(y[keep])), (np.full_like(held, np.nan), y[keep])):
         assert calibrate_run(stub, scores, labels, true=true) is None
     assert not (copy / FILE).exists()
-    _carry(Inputs(None, labels, None, "", run=stub), told, lines.append)
+    _carry(Inputs(None, labels, None, "", run=stub), None, lines.append)
     assert "uncalibrated" in lines[-1]

@@ -51,6 +51,24 @@ def test_no_row_is_scored_by_a_model_that_saw_it() -> None:
     assert len({w.tobytes() for w in fitted.weight}) == 4
 
 
+@pytest.mark.parametrize("what", ["noise", "the same", "shuffled"])
+def test_features_that_say_nothing_add_nothing(what: str, tmp_path: Path) -> None:
+    """k is the prior's and open, its interval holds the truth, and nothing is called: once 90% of all entries were."""
+    X, _, y = dataset(1200)
+    rng = np.random.default_rng(3)
+    told = {
+        "noise": rng.standard_normal((1200, 40)),
+        "the same": np.ones((1200, 8)),
+        "shuffled": X[rng.permutation(1200)],
+    }
+    done = recover(told[what].astype(np.float32), drop_labels(y, seed=0), tmp_path / "r.parquet", method="em")
+    low, high = done.k_interval
+    assert low <= y.sum(1).mean() <= high
+    assert high > 3
+    assert done.k_open
+    assert added(done.summary).labels == 0
+
+
 def test_held_out_scores_have_the_share_of_naming_that_was_trained_with() -> None:
     X, _, y = dataset(200)
     spec = ProbeSpec("roll-call", {"naming": 0.5}, lr=1e-2, batch_size=64, epochs=3)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from onelabel.losses.draw import log_any, posterior
-from onelabel.losses.level import level_step
+from onelabel.losses.level import PRIOR_K, level_step, objective
 from onelabel.losses.level import log_likelihood as row_log_likelihood
 from onelabel.losses.sample import EXACT, LIMIT, Sample, basis, bent
 
@@ -20,6 +20,9 @@ from onelabel.losses.sample import EXACT, LIMIT, Sample, basis, bent
 KNOTS = (0.1, 0.3, 0.6)
 #: EM has arrived where a step moves no logit by more, at a deviation of the scores.
 TOLERANCE = 2e-3
+#: By how many nats a fit at the prior's level has to be likelier than where EM arrived: less is a matter of taste, and
+#: there the likelihood decides. Where EM was still on its way, any gain will do.
+ADRIFT = 1.0
 #: How far, as a deviation of its logarithm, a class's slope may be from that of all where models are compared: mAP
 #: looks at each class for itself, and a model must not lose by scores that are small in some (docs/probes.md).
 OWN = 1.0
@@ -109,10 +112,44 @@ def fit_calibration(
         keep: a mask over the sample's rows, for the jackknife.
         start: where to begin.
     """
-    fit = _climb(sample, k=k, knots=knots, keep=keep, start=start, doubt=doubt, iterations=iterations)
-    a, knots_, b = (value[0].numpy() for value in (fit.a, fit.knots, fit.b))
+    how: dict[str, Any] = {"knots": knots, "keep": keep, "doubt": doubt, "iterations": iterations}
+    fit = _made(_climb(sample, k=k, start=start, **how), k)
+    if k is not None or start is not None or doubt == "both" or sample.scores.shape[-1] < 2:
+        return fit
+    # Where scores say little the likelihood is a ridge of many levels, on which EM may end anywhere; the prior's own
+    # level is then the likelier one.
+    quiet = replace(fit_level(sample, PRIOR_K, fit, keep=keep), given_k=False)
+    if log_posterior(quiet, sample, keep=keep) <= log_posterior(fit, sample, keep=keep) + ADRIFT * fit.converged:
+        return fit
+    again = _made(_climb(sample, start=quiet, **how), None)
+    return max(quiet, again, key=lambda each: log_posterior(each, sample, keep=keep))
+
+
+def fit_level(
+    sample: Sample, k: float, near: Calibration, *, keep: Tensor | None = None, iterations: int = 40
+) -> Calibration:
+    """The likelier of two fits at a mean of k positives a row: from `near` on, and of a straight f bent from there.
+
+    Either may end where f is steep at a bend and nothing else, for far from the likeliest level f is ill determined.
+    """
+    how: dict[str, Any] = {"k": k, "keep": keep, "iterations": iterations}
+    straight = fit_calibration(sample, knots=(), **how)
+    unbent = np.append(straight.slope, np.zeros(len(near.knots)))
+    starts = near, replace(straight, slope=unbent, knots=near.knots)
+    fits = [*(fit_calibration(sample, start=start, **how) for start in starts), starts[1]]
+    return max(fits, key=lambda each: log_posterior(each, sample, keep=keep))
+
+
+def _made(fit: _Fit, k: float | None) -> Calibration:
+    a, knots, b = (value[0].numpy() for value in (fit.a, fit.knots, fit.b))
     implied = float(fit.k) if k is None else float(k)
-    return Calibration(a, knots_, b, implied, int(fit.iterations), bool(fit.converged), k is not None)
+    return Calibration(a, knots, b, implied, int(fit.iterations), bool(fit.converged), k is not None)
+
+
+def log_posterior(line: Calibration, sample: Sample, *, keep: Tensor | None = None) -> float:
+    """log P(observed) of all rows and the level's prior: by what fits of different levels are compared."""
+    a, b, knots = (torch.as_tensor(value) for value in (line.slope, line.intercept, line.knots))
+    return float(objective(sample, a, b, knots, keep, "either")[0])
 
 
 def log_likelihood(line: Calibration, sample: Sample, *, doubt: str = "either") -> float:

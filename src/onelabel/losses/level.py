@@ -12,6 +12,7 @@ from onelabel.losses.sample import EXACT, Sample, basis, bent
 
 #: Before any data k−1 is believed to be about 0.7, within a factor of e² (95%): decides only where scores say nothing.
 PRIOR_MEAN, PRIOR_SPREAD = math.log(0.7), 1.0
+PRIOR_K = 1 + math.exp(PRIOR_MEAN)
 STEP = 0.25
 
 

@@ -16,7 +16,7 @@ from onelabel.recovery.inputs import Inputs, is_run, load_inputs, refuse_absent,
 from onelabel.recovery.places import rows_by_name
 from onelabel.recovery.summary import added, as_text, counted
 from onelabel.system import clear_stale, refuse_existing
-from onelabel.training.carried import FILE, LEAST, calibrate_run, usable_rows
+from onelabel.training.carried import FILE, LEAST, calibrate_run, is_calibrated, usable_rows
 
 #: From so many pictures on what is expected of the labels added was nearly so on VOC (docs/recovery.md).
 TRUSTED_ROWS = 4500
@@ -120,15 +120,17 @@ def run_recovery(w: Wanted, echo: Callable[[str], Any]) -> Recovered:
             "-o validation=0 recovers them too"
         )
     if inputs.run is not None:
-        _carry(inputs, done, echo)
+        _carry(inputs, done.k if w.audit is not None else w.k, echo)
     _extras(w, inputs, done, exports, echo)
     return done
 
 
-def _carry(inputs: Inputs, done: Recovered, echo: Callable[[str], Any]) -> None:
-    """Calibrate the run's own classifier, for `predict` and `export`."""
+def _carry(inputs: Inputs, k: float | None, echo: Callable[[str], Any]) -> None:
+    """Calibrate the run's own classifier, for `predict` and `export`, where it is not, or anew where k is known."""
     held = inputs.held
-    found = None if held is None else calibrate_run(inputs.run, held.scores, held.observed, true=held.true, k=done.k)
+    if k is None and is_calibrated(inputs.run):
+        return
+    found = None if held is None else calibrate_run(inputs.run, held.scores, held.observed, true=held.true, k=k)
     if found is None:
         rows = 0 if held is None else usable_rows(held.observed, held.true)
         whole = len(inputs.labels) + inputs.left_out
@@ -138,7 +140,7 @@ def _carry(inputs: Inputs, done: Recovered, echo: Callable[[str], Any]) -> None:
             f"{LEAST}: predict will give its sigmoids, uncalibrated; train with {share}"
         )
         return
-    learnt = f"learnt from {found.rows:,} rows the run did not train on"
+    learnt = f"learnt from {found.rows:,} rows the run did not train on" + (f", at k = {k:.2f}" if k else "")
     echo(f"{inputs.run.path / FILE}: calibrates predict and export, {learnt}")
 
 

@@ -9,12 +9,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from onelabel.losses.calibrate import Calibration, fit_calibration
+from onelabel.losses.calibrate import Calibration, fit_calibration, fit_level, log_posterior
 from onelabel.losses.level import level_error
 from onelabel.losses.sample import Sample
 
 Floats = NDArray[np.float64]
 GROUPS = 10
+#: Levels at which the posterior is asked: missing positives e^0.5 times as many as at the one before, until it falls by
+#: so many nats.
+RATIO, FALL = math.exp(0.5), 5.0
 #: A class's missing positives are believed to be off by this share of them, as one curve serves all classes.
 DIFFER = 0.15
 
@@ -26,7 +29,8 @@ class Uncertainty:
     Attributes:
         mean: the expectation itself.
         draw: standard error over which labels happened to be observed: delete-a-group jackknife, and the information
-            that the labels hold on the level of all classes together.
+            that the labels hold on the level of all classes together; at least what leaves the whole as wide as the
+            level's posterior is upwards, which matters where scores say little.
         doubt: what one label per row cannot tell, not a sampling error: half the gap to reading a classifier's doubt
             between classes as "both"; for a class also the same share of its own missing as of all classes', and
             `DIFFER` of it.
@@ -71,4 +75,26 @@ def measure(
     gap = np.abs(other - mean) / 2
     share = gap[-1] / max(float(mean[-1]), 1e-12)
     doubt = np.append(np.hypot(gap[:-1], math.hypot(share, DIFFER) * mean[:-1]), gap[-1])
+    if k is None:
+        draw = np.sqrt(np.maximum(draw**2, level_spread(sample, fitted) ** 2 - doubt**2))
     return Uncertainty(mean, draw, doubt)
+
+
+def level_spread(sample: Sample, fitted: Calibration) -> Floats:
+    """How far missing positives per row, L and their sum, may be above the fit's by the posterior of their level.
+
+    `level_error` asks how sharp the posterior is at the fit, with f as it is. Scores that say little leave a ridge that
+    goes on to all labels present, each level with an f of its own, so here f is fitted anew at each. Towards fewer
+    labels there is little room, and where scores say something the measured intervals hold without it.
+    """
+    classes, here = sample.scores.shape[1], missing_per_row(fitted, sample)
+    value, missing = [log_posterior(fitted, sample)], [here]
+    extra, near = float(here[-1]) * RATIO, fitted
+    while 0.01 < extra < 0.98 * (classes - 1) and value[-1] >= max(value) - FALL:
+        near = fit_level(sample, 1 + extra, near)
+        value.append(log_posterior(near, sample))
+        missing.append(missing_per_row(near, sample))
+        extra *= RATIO
+    weight = np.exp(np.array(value) - max(value))
+    spread: Floats = np.sqrt((weight[:, None] * (np.stack(missing) - here) ** 2).sum(0) / weight.sum())
+    return spread

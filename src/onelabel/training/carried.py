@@ -1,4 +1,7 @@
-"""A run's calibration, kept beside its weights: `train` and `recover` write it, `predict` and `export` apply it.
+"""A run's calibration, kept beside its weights: `train` writes it, `predict` and `export` apply it.
+
+`recover RUN` writes it where training did not, and again where an audit or the user says how many labels a row has.
+What recovery itself finds of that is of other scores, and one label a row leaves it open; so it stays out of here.
 
 The classifier's logits s become P(y_l=1 | x) = σ(f(s_l) + intercept_l) (`Calibration.said`), learnt from rows that the
 run did not train on, its validation rows: by a logistic regression of their true labels where they are known, else by
@@ -108,10 +111,23 @@ def calibration_of(run: Any) -> Calibration | None:
     if path is None or not path.is_file():
         return None
     found = Carried.load(path)
-    if found.class_names != tuple(run.class_names) or found.weights != digest(run.path):
+    if not _belongs(found, run):
         say(f"{path} is of other weights and is not used; write it again with onelabel recover {run.path}")
         return None
     return found.calibration
+
+
+def is_calibrated(run: Any) -> bool:
+    """Whether `calibration_of` has one; a damaged file is none."""
+    path = Path(run.path) / FILE
+    try:
+        return path.is_file() and _belongs(Carried.load(path), run)
+    except ValueError:
+        return False
+
+
+def _belongs(found: Carried, run: Any) -> bool:
+    return found.class_names == tuple(run.class_names) and found.weights == digest(run.path)
 
 
 def digest(folder: str | Path) -> str:
