@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 from sklearn.base import clone
@@ -190,8 +191,64 @@ def test_what_sparse_rows_cannot_do(data):
         crossfit(scipy.sparse.csr_matrix(X), labels)
 
 
+def test_the_score_is_that_of_the_truth_in_any_form(data):
+    X, Y, one = data
+    names = ["ant", "bee", "cat", "dog"]
+    model = OneLabelClassifier(epochs=3).fit(X, one)
+    want = np.mean([average_precision_score(Y[:, c], model.decision_function(X)[:, c]) for c in range(4)])
+    forms = [
+        Y,
+        Y.tolist(),
+        scipy.sparse.csr_matrix(Y),
+        pd.DataFrame(Y),
+        Labels.from_true(Y),
+        [np.flatnonzero(row).tolist() for row in Y],
+    ]
+    forms += [pd.Series(forms[-1])]
+    for form in forms:
+        assert model.score(X, form) == pytest.approx(want, abs=1e-6)
+    named = OneLabelClassifier(epochs=3).fit(X, Labels.from_classes(one, class_names=names))
+    turned = [3, 1, 0, 2]
+    frame = pd.DataFrame(Y[:, turned], columns=[names[i] for i in turned])
+    for form in (frame, Labels.from_true(Y[:, turned], class_names=list(frame.columns))):
+        assert named.score(X, form) == pytest.approx(want, abs=1e-6)  # columns are found by their names
+    with pytest.raises(ValueError, match="columns such as 'eel'"):
+        named.score(X, frame.rename(columns={"dog": "eel"}))
+    with pytest.raises(ValueError, match=r"shape \(300, 3\), expected \(300, 4\)"):
+        model.score(X, Y[:, :3])
+
+
+def test_rows_weigh_in_the_score(data):
+    X, Y, one = data
+    model = OneLabelClassifier(epochs=3).fit(X, one)
+    some = np.arange(300) % 5 == 0
+    assert model.score(X, Y, sample_weight=some) == pytest.approx(model.score(X[some], Y[some]), abs=1e-6)
+    assert model.score(X, Y, sample_weight=np.ones(300)) == pytest.approx(model.score(X, Y), abs=1e-6)
+    assert model.score(X, Y, sample_weight=some) != pytest.approx(model.score(X, Y), abs=1e-4)
+
+
+def test_a_frame_names_the_classes(data):
+    X, _, one = data
+    frame = pd.DataFrame(np.eye(4, dtype=int)[one], columns=["ant", "bee", "cat", "dog"])
+    model = OneLabelClassifier(epochs=3).fit(X, frame)
+    assert model.classes_.tolist() == list(frame.columns)
+    assert list(model.recovered_labels_.class_names) == list(frame.columns)
+    np.testing.assert_array_equal(model.coef_, OneLabelClassifier(epochs=3).fit(X, one).coef_)
+
+
+def test_random_states_of_every_kind(data):
+    X, _, one = data
+    first, second = (OneLabelClassifier(epochs=1, random_state=np.random.RandomState(3)).fit(X, one) for _ in range(2))
+    np.testing.assert_array_equal(first.coef_, second.coef_)
+    free = [OneLabelClassifier(epochs=1, random_state=None).fit(X, one).coef_ for _ in range(2)]
+    assert (free[0] != free[1]).any()
+
+
 def test_mistakes_are_answered(data):
     X, _, one = data
+    for wrong in ({"epochs": 0}, {"batch_size": 0}):
+        with pytest.raises(ValueError, match="expected 1 or more"):
+            OneLabelClassifier(**wrong).fit(X, one)
     with pytest.raises(ValueError, match="rows"):
         OneLabelClassifier().fit(X, one[:-1])
     with pytest.raises(ValueError, match="at least two"):

@@ -42,7 +42,8 @@ class OneLabelClassifier(ClassifierMixin, BaseEstimator):
     expected_positives : k for the methods that ask; None is their default.
     standardise : train on features scaled to unit deviation, where most are 0 all by one number (folded into the
         weights afterwards).
-    random_state : seed of the first weights and of the order.
+    random_state : seed of the first weights and of the order, or a NumPy `RandomState` to take one from; None takes
+        another each time.
     device : where to train; None is a GPU where there is one.
 
     Attributes
@@ -67,7 +68,7 @@ class OneLabelClassifier(ClassifierMixin, BaseEstimator):
         weight_decay: float = 0.0,
         expected_positives: float | None = None,
         standardise: bool = True,
-        random_state: int | None = 0,
+        random_state: Any = 0,
         device: str | None = None,
     ) -> None:
         self.method = method
@@ -108,8 +109,10 @@ class OneLabelClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def _train(self, X: NDArray[np.float32] | SparseRows, labels: Labels) -> tuple[NDArray[Any], NDArray[Any]]:
-        seed = int(self.random_state or 0)
-        hyper = dict(self.hyper or {})
+        seed, hyper = self._seed(), dict(self.hyper or {})
+        for name in ("batch_size", "epochs"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: {getattr(self, name)!r}, expected 1 or more")
         if self.method == "auto":
             from onelabel.probes.auto import choose
 
@@ -134,6 +137,13 @@ class OneLabelClassifier(ClassifierMixin, BaseEstimator):
         results = fit_probes(X, labels, [self.spec_], device=self.device)
         return results.weight[0], results.bias[0]
 
+    def _seed(self) -> int:
+        if isinstance(self.random_state, (int, np.integer)):
+            return int(self.random_state)
+        from sklearn.utils import check_random_state
+
+        return int(check_random_state(self.random_state).randint(2**31 - 2))
+
     def decision_function(self, X: Any) -> NDArray[np.float32]:
         """Logits, N×L; above 0 `predict` says yes."""
         check_is_fitted(self)
@@ -153,20 +163,24 @@ class OneLabelClassifier(ClassifierMixin, BaseEstimator):
         """Every label of every row: a 0/1 matrix N×L, columns as in `classes_`."""
         return (self.decision_function(X) > 0).astype(np.int64)
 
-    def score(self, X: Any, y: Any, sample_weight: None = None) -> float:
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Mean average precision on clean labels, a 0/1 matrix N×L (or fully observed `Labels`).
 
         Other forms of `y` are observed positives: everything else counts as absent, as when searching a grid on
-        single positives.
+        single positives. Columns that have names, of `Labels` or a DataFrame, are found by them where `fit` saw names.
         """
-        scores = torch.from_numpy(self.decision_function(X))
-        if isinstance(y, Labels):
-            true = y.to_dense() > 0
-        else:
-            array = np.asarray(y) if not _is_ragged(y) else None
-            matrix = array is not None and array.ndim == 2
-            true = array > 0 if matrix and array is not None else _against(y, self.classes_)
-        return float(mean_average_precision(scores, torch.from_numpy(np.ascontiguousarray(true)), empty="skip"))
+        scores, true = self.decision_function(X), _truth(y, self.classes_)
+        if true.shape != scores.shape:
+            raise ValueError(f"y has shape {true.shape}, expected {scores.shape}: a row of X each, a class of classes_")
+        if sample_weight is not None:
+            from sklearn.metrics import average_precision_score
+
+            weight = np.asarray(sample_weight, np.float64)
+            there = np.flatnonzero((true * weight[:, None]).sum(0) > 0)
+            each = [average_precision_score(true[:, c], scores[:, c], sample_weight=weight) for c in there]
+            return float(np.mean(each)) if each else float("nan")
+        found = mean_average_precision(torch.from_numpy(scores), torch.from_numpy(true), empty="skip")
+        return float(found)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -195,26 +209,50 @@ def _moments(X: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     return mean, np.sqrt(variance)
 
 
-def _is_ragged(y: Any) -> bool:
-    return isinstance(y, (list, tuple)) and any(isinstance(row, (list, tuple, set)) for row in y[:1])
+def _rows_of(y: Any) -> list[Any] | None:
+    """y as a list of rows where it is a list, a Series or an array of lists; None where it is not."""
+    if getattr(getattr(y, "dtype", None), "kind", "") == "O" and y.ndim == 1:
+        y = y.tolist()
+    ragged = isinstance(y, (list, tuple)) and any(isinstance(row, (list, tuple, set)) for row in y[:1])
+    return list(y) if ragged else None
+
+
+def _matrix_of(y: Any) -> NDArray[Any] | None:
+    """y as a dense matrix of several columns: an array, nested lists of −1, 0 and 1, sparse, or a DataFrame."""
+    rows = _rows_of(y)
+    if rows is not None and not _is_matrix(rows):
+        return None
+    array = y.toarray() if hasattr(y, "toarray") else np.asarray(rows if rows is not None else y)
+    return array if array.ndim == 2 and array.shape[1] > 1 else None
+
+
+def _column_names(y: Any) -> list[str] | None:
+    """Of `Labels` or a DataFrame, where columns have names."""
+    if isinstance(y, Labels):
+        return None if y.class_names is None else list(y.class_names)
+    columns = getattr(y, "columns", None)
+    if columns is None or not all(isinstance(name, str) for name in columns):
+        return None
+    return list(columns)
 
 
 def _labels_of(y: Any) -> tuple[Labels, NDArray[Any]]:
     """Observed labels and their classes, from any of the four forms of y."""
+    names = _column_names(y)
     if isinstance(y, Labels):
-        names = y.class_names if y.class_names is not None else range(y.num_classes)
-        return y, np.array(names)
-    if _is_ragged(y) and not _is_matrix(y):
-        classes = np.array(sorted({label for row in y for label in row}))
+        return y, np.array(names if names is not None else range(y.num_classes))
+    matrix, rows = _matrix_of(y), _rows_of(y)
+    if matrix is not None:
+        made = Labels.from_matrix(matrix.astype(np.float64), class_names=names)
+        return made, np.array(names) if names is not None else np.arange(matrix.shape[1])
+    if rows is not None:
+        classes = np.array(sorted({label for row in rows for label in row}))
         position = {label: i for i, label in enumerate(classes.tolist())}
-        return Labels.from_classes([[position[v] for v in row] for row in y], num_classes=len(classes)), classes
+        return Labels.from_classes([[position[v] for v in row] for row in rows], num_classes=len(classes)), classes
     from sklearn.utils import column_or_1d
     from sklearn.utils.multiclass import check_classification_targets
 
-    array = y.toarray() if hasattr(y, "toarray") else np.asarray(y)
-    if array.ndim == 2 and array.shape[1] > 1:
-        return Labels.from_matrix(array.astype(np.float64)), np.arange(array.shape[1])
-    array = column_or_1d(array, warn=True)
+    array = column_or_1d(y.toarray() if hasattr(y, "toarray") else np.asarray(y), warn=True)
     check_classification_targets(array)
     classes, position_of = np.unique(array, return_inverse=True)
     if len(classes) < 2:
@@ -222,14 +260,31 @@ def _labels_of(y: Any) -> tuple[Labels, NDArray[Any]]:
     return Labels.from_classes(position_of, num_classes=len(classes)), classes
 
 
-def _is_matrix(y: Any) -> bool:
+def _is_matrix(y: list[Any]) -> bool:
     """Whether nested lists are a ternary matrix: all rows of one length above one and nothing but −1, 0, 1."""
     lengths = {len(row) for row in y}
     return len(lengths) == 1 and lengths.pop() > 1 and {v for row in y for v in row} <= {-1, 0, 1}
 
 
+def _truth(y: Any, classes: NDArray[Any]) -> NDArray[np.bool_]:
+    """What `score` takes for present, N×L, columns as in `classes`."""
+    matrix = y.to_dense() if isinstance(y, Labels) else _matrix_of(y)
+    if matrix is None:
+        return _against(y, classes)
+    true: NDArray[np.bool_] = np.ascontiguousarray(np.asarray(matrix) > 0)
+    names = _column_names(y)
+    if names is None or names == classes.tolist() or classes.dtype.kind != "U":
+        return true
+    if set(names) != set(classes.tolist()):
+        raise ValueError(f"y has columns such as {names[0]!r}, expected the classes that fit saw: {classes[:3]} …")
+    return np.ascontiguousarray(true[:, [names.index(name) for name in classes.tolist()]])
+
+
 def _against(y: Any, classes: NDArray[Any]) -> NDArray[np.bool_]:
-    rows = [row if isinstance(row, (list, tuple, set)) else [row] for row in (y if _is_ragged(y) else np.asarray(y))]
+    ragged = _rows_of(y)
+    rows = [
+        row if isinstance(row, (list, tuple, set)) else [row] for row in (np.asarray(y) if ragged is None else ragged)
+    ]
     position = {label: i for i, label in enumerate(classes.tolist())}
     true = np.zeros((len(rows), len(classes)), np.bool_)
     for i, row in enumerate(rows):
