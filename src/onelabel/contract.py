@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 if TYPE_CHECKING:
     from onelabel.labels import Labels
@@ -304,6 +305,15 @@ class Method(nn.Module):
     def extra_repr(self) -> str:
         return ", ".join(f"{k}={v!r}" for k, v in self._hyper.items())
 
+    def _refuse_wrapped(self) -> None:
+        """At every forward DDP copies the first process's buffers over the others': what these remember would go."""
+        wrapper = getattr(DistributedDataParallel, "_active_ddp_module", None)  # set while one runs
+        if wrapper is not None and any(module is self for module in wrapper.modules()):
+            raise ValueError(
+                f"{type(self).__name__} remembers each row of the training set, and DDP would overwrite that: keep it "
+                "outside the module that DDP wraps, and gather logits and index (docs/how-to/many-gpus.md)"
+            )
+
     def _check(
         self,
         logits: Tensor,
@@ -326,6 +336,8 @@ class Method(nn.Module):
         if observed.device != logits.device:
             raise ValueError(f"observed is on {observed.device}, logits on {logits.device}: move one of them")
         needs = self.needs
+        if needs.index and not torch.compiler.is_compiling():
+            self._refuse_wrapped()
         if needs.index and index is None:
             raise ValueError(f"{type(self).__name__} needs index=: the batch's positions in the training set")
         if index is not None and index.shape[-1] != logits.shape[-2]:

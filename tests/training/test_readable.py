@@ -93,8 +93,9 @@ def test_a_run_goes_on_with_the_rows_it_began_with(
     monkeypatch.setenv("ONELABEL_QUIET", "1")
     settings: dict[str, Any] = {**SMALL, "mode": "finetune", "method": "em"}
     train(str(photos), out=tmp_path / "once", **{**settings, "epochs": 1})
-    config = (tmp_path / "once" / "config.toml").read_text()
-    (tmp_path / "once" / "config.toml").write_text(config.replace("epochs = 1", "epochs = 3", 1))
+    config, state = tmp_path / "once" / "config.toml", next((tmp_path / "once" / "checkpoint").glob("*/state.json"))
+    config.write_text(config.read_text().replace("epochs = 1", "epochs = 3", 1))  # as if it had been begun for three
+    state.write_text(state.read_text().replace('"epochs": 1,', '"epochs": 3,', 1))
     (tmp_path / "once" / "result.json").unlink()
     resumed = train(str(photos), out=tmp_path / "once", resume=True, **{**settings, "epochs": 3})
     straight = train(str(photos), **{**settings, "epochs": 3})

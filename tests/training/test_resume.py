@@ -203,6 +203,23 @@ def test_resuming_with_other_settings_is_refused(tmp_path: Path) -> None:
         train_once(str(tmp_path / "run"), "em", {"mode": "linear", "lr": 0.1})
 
 
+def test_settings_edited_in_the_folder_are_refused_too(tmp_path: Path) -> None:
+    """config.toml is a file that people edit; what the checkpoint was trained with is what counts."""
+    train_once(str(tmp_path / "run"), "em", {"mode": "linear"})
+    config = tmp_path / "run" / "config.toml"
+    began = config.read_text()
+    assert "lr = 0.001" in began
+    config.write_text(began.replace("lr = 0.001", "lr = 0.1"))
+    with pytest.raises(TrainingError, match=r"begun with other settings \(lr 0.001→0.1\)"):
+        train_once(str(tmp_path / "run"), "em", {"mode": "linear", "lr": 0.1})
+    state = next((tmp_path / "run" / "checkpoint").glob("*/state.json"))
+    known = json.loads(state.read_text())
+    del known["settings"]  # of before they were written: config.toml has the say
+    state.write_text(json.dumps(known))
+    config.write_text(began)
+    train_once(str(tmp_path / "run"), "em", {"mode": "linear"})
+
+
 def test_interrupt_before_the_first_step_stops_at_once(tmp_path: Path, monkeypatch: Any) -> None:
     """While features are made there is nothing to save: no second signal is needed, and the folder can be used."""
     from onelabel.training import prepare

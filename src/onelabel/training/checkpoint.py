@@ -108,6 +108,14 @@ class Checkpoints:
         self.loaded = tensors, numbers
         return position
 
+    def settings(self) -> dict[str, Any]:
+        """What the last checkpoint was trained with, as `RunFolder.settings`; nothing where it does not say."""
+        place = self._latest()
+        if place is None:
+            return {}
+        with self._reading(place):
+            return dict(json.loads((place / "state.json").read_text(encoding="utf-8")).get("settings", {}))
+
     def _latest(self) -> Path | None:
         if self.root is None or not (self.root / "latest.json").is_file():
             return None
@@ -163,7 +171,7 @@ class Checkpoints:
         tensors |= {f"rng/{k}": v for k, v in generators.items()}
         write_tensors(place / "state.safetensors", tensors)
         numbers = {"schema_version": SCHEMA, "position": position.numbers(), "rng": rng, "optimizers": plain}
-        numbers["rows"] = session.train.rows
+        numbers |= {"rows": session.train.rows, "settings": self.folder.settings()}
         write_json(place / "state.json", numbers)
         for track, best in position.bests.items():
             if best.epoch >= 0:

@@ -27,6 +27,7 @@ from torch import Tensor
 
 from onelabel.models import Classifier
 from onelabel.system import check_schema, clear_stale, overheard, read_json, reading, say
+from onelabel.training.checkpoint import Checkpoints
 from onelabel.training.config import SCHEMA, TrainConfig
 from onelabel.training.environment import describe, make_logger
 from onelabel.training.files import (
@@ -50,6 +51,11 @@ CHECKPOINT = "checkpoint/latest.json"
 #: Settings that may differ when a run is resumed: they change no number.
 FREE = {"devices", "nodes", "strategy", "compile", "compile_mode", "cuda_graph", "checkpoint_seconds", "device"}
 FREE |= {"checkpoint_steps", "log_seconds", "logger", "feature_cache", "eval_batch_size"}
+
+
+def _settings(config: TrainConfig) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(config)))
+    return {name: value for name, value in found.items() if name not in FREE}
 
 
 #: What a run folder may hold before there is a run in it, or after.
@@ -192,13 +198,17 @@ class RunFolder:
         if not resume:
             told = "already holds a run; go on with it by --resume (resume=True), or choose another folder"
             raise TrainingError(f"{self.path}: {told}")
-        before = dataclasses.asdict(TrainConfig.load(self.path / "config.toml").resolved())
-        now = dataclasses.asdict(self.config)
+        before, now = _settings(TrainConfig.load(self.path / "config.toml").resolved()), self.settings()
         if before["precision"] == "auto":  # of before it was written down
             before["precision"] = now["precision"]
-        changed = [f"{k} {before[k]!r}→{now[k]!r}" for k in now if before[k] != now[k] and k not in FREE]
+        before |= Checkpoints(self).settings()  # config.toml is a file that people edit
+        changed = [f"{k} {before[k]!r}→{now[k]!r}" for k in now if before[k] != now[k]]
         if changed:
             raise TrainingError(f"{self.path}: was begun with other settings ({', '.join(changed)}); use those")
+
+    def settings(self) -> dict[str, Any]:
+        """What a run is, that cannot be changed on the way, as JSON has it."""
+        return _settings(self.config)
 
     # -- being told to stop ----------------------------------------------------------------------------------------
 
