@@ -175,6 +175,21 @@ def test_contradictions_and_missing_answers(made: Any) -> None:
         estimate_audit(file, plan, answers[:, :3])
 
 
+def test_answers_name_classes_as_they_are_called(made: Any, tmp_path: Path) -> None:
+    """A name with spaces around it, or with the mark that divides labels."""
+    plan = plan_audit(made[0], rows=4)
+    names = (" lead", "pipe|x", "c2", "c3", "c4", "c5")
+    cells = [" lead|c2", "pipe|x", " lead | c3 ", "c4| c5"]
+    rows = [f"{plan.examples[i]},{cell}" for i, cell in enumerate(cells)]
+    (tmp_path / "a.csv").write_text("\n".join(["example,labels", *rows[:2], rows[3]]))
+    found = read_answers(tmp_path / "a.csv", plan, names)
+    assert [np.flatnonzero(found[i] > 0).tolist() for i in (0, 1, 3)] == [[0, 2], [1], [4, 5]]
+    assert not found[2].any()
+    (tmp_path / "a.csv").write_text("\n".join(["example,labels", rows[2]]))
+    with pytest.raises(ValueError, match=r"a\.csv:2: class 'lead' is not one of the 6 classes"):
+        read_answers(tmp_path / "a.csv", plan, names)
+
+
 def test_answers_from_files(made: Any, tmp_path: Path) -> None:
     file, y, _ = made
     plan = plan_audit(file, rows=30)

@@ -141,7 +141,11 @@ def check_parts(splits: Any) -> None:
     """Whether there are true labels to measure by."""
     for part in ("validation", "test"):
         if part not in splits.parts or splits.parts[part].true is None:
-            raise ValueError(f"{splits.name}: a benchmark needs a {part} part with its true labels, and there is none")
+            raise ValueError(
+                f"{splits.name}: a benchmark needs a {part} part with its true labels, and there is none; give a "
+                "split column or folders train/, val/ and test/ with -o complete=held-out, or true, X_test and "
+                "true_test in an .npz"
+            )
 
 
 def _with(row: Row, about: Mapping[str, Any]) -> Row:

@@ -104,7 +104,7 @@ def _typed(file: Path, rows: NDArray[np.int64], examples: Sequence[str], class_n
                 elsewhere += 1
             elif line.get("labels") is not None:
                 out[at] = -1
-                for label in filter(None, (word.strip() for word in line["labels"].split("|"))):
+                for label in _words(line["labels"], position):
                     out[at, _position(position, label, file, number)] = 1
             else:
                 said = (line.get("value") or "").strip()
@@ -112,6 +112,14 @@ def _typed(file: Path, rows: NDArray[np.int64], examples: Sequence[str], class_n
                     raise ValueError(f"{file}:{number}: value {said!r}, expected 1 or -1")
                 out[at, _position(position, line.get("class") or "", file, number)] = int(said)
     return Answers(out, elsewhere)
+
+
+def _words(cell: str, known: dict[str, int]) -> list[str]:
+    """The labels of a cell, divided by |: as they stand where that is a class, even the whole cell, else trimmed."""
+    if cell in known:
+        return [cell]
+    words = [word if word in known else word.strip() for word in cell.split("|")]
+    return [word for word in words if word]
 
 
 def _position(position: dict[str, int], name: str, file: Path, line: int) -> int:

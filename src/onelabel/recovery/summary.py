@@ -177,8 +177,6 @@ def as_text(summary: Sequence[ClassSummary], *, most: int = 30) -> str:
     ]
     for s in sorted(summary, key=lambda s: -s.missing)[:most]:
         said = "–" if s.precision is None else f"{s.precision:.2f} ({s.precision_low:.2f}–{s.precision_high:.2f})"
-        span = f"{s.low:.0f}–{s.high:.0f}"
-        lines.append(
-            f"{s.name[:20]:<20} {s.observed:>8} {s.expected:>9.0f} {span:>17} {s.missing:>8.0f} {s.called:>7} {said}"
-        )
+        span, name = f"{s.low:.0f}–{s.high:.0f}", " ".join(s.name.split())[:20]
+        lines.append(f"{name:<20} {s.observed:>8} {s.expected:>9.0f} {span:>17} {s.missing:>8.0f} {s.called:>7} {said}")
     return "\n".join(lines + ([f"… {len(summary) - most} more classes"] if len(summary) > most else []))
