@@ -123,8 +123,12 @@ def test_a_run_is_resumed_by_its_name(
     Labels.from_true(train.true, train.class_names).save(tmp_path / "labels.npz")
     cli(*words, "--epochs", "3", "--out", "straight")
     cli(*words, "--epochs", "1", "--out", "begun")
-    config = (tmp_path / "begun" / "config.toml").read_text()  # as if it had been stopped after the first of three
-    (tmp_path / "begun" / "config.toml").write_text(config.replace("epochs = 1", "epochs = 3", 1))
+    state = next((tmp_path / "begun" / "checkpoint").glob("*/state.json"))
+    for file, was, now in (
+        (tmp_path / "begun" / "config.toml", "epochs = 1", "epochs = 3"),
+        (state, '"epochs": 1,', '"epochs": 3,'),
+    ):
+        file.write_text(file.read_text().replace(was, now, 1))  # as if it had been stopped after the first of three
     (tmp_path / "begun" / "result.json").unlink()
     cli("train", "begun", "--resume")
     assert not (tmp_path / "begun-again").exists()

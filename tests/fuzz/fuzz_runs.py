@@ -129,10 +129,10 @@ for _file in ("w.safetensors", "w.pth"):
         read_state(folder / file)
 
 
-def _cache(folder: Path, *, whole: bool) -> None:
+def _cache(folder: Path, *, whole: bool, name: str = "cache") -> None:
     from onelabel.data.journal import ChunkedArray
 
-    made = ChunkedArray(folder, "cache", (10, 3), "float32", {"data": "x"}, chunk=4)
+    made = ChunkedArray(folder, name, (10, 3), "float32", {"data": "x"}, chunk=4)
     with made.filling() as filling:
         for number, rows in filling.todo[: 3 if whole else 2]:
             filling.array[rows] = number
@@ -159,6 +159,21 @@ def _read_cache(folder: Path) -> None:
 
 reader("cache", "cache.json", "cache.npy", make=functools.partial(_cache, whole=True))(_read_cache)
 reader("cache under way", "*.partial.*", make=functools.partial(_cache, whole=False))(_read_cache)
+
+
+def _kept(folder: Path) -> None:
+    _cache(folder, whole=True, name="features-a")
+    _cache(folder, whole=False, name="squares-b")
+
+
+@reader("what the cache keeps", "features-a.json", "squares-b.partial.jsonl", make=_kept)
+def _(folder: Path) -> None:
+    """What is damaged is shown as such."""
+    from onelabel.data.kept import kept, told
+
+    found = kept(folder)
+    assert {each.name for each in found} == {"features-a", "squares-b"}
+    assert told(folder, found)
 
 
 # -- recovered labels, audits, reviews ---------------------------------------------------------------------------------

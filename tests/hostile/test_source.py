@@ -75,6 +75,7 @@ READ_BY: dict[str, tuple[str, ...]] = {
     "data/hf.py": ("hf",),
     "data/images.py": ("pictures",),
     "data/journal.py": ("cache", "cache under way"),
+    "data/kept.py": ("what the cache keeps",),
     "data/manifest.py": ("manifest",),
     "data/matrices.py": ("matrix m.npz", "matrix npy", "matrix m.parquet", "matrix lists"),
     "data/memory.py": ("-", "the kernel's files"),
@@ -144,7 +145,7 @@ WRITES += ("jit.save", ".open_memmap", "json.dump")
 IN_PLACE = {
     ("bench/store.py", "create"): "a claim: made exclusively, and a half-written one counts as taken",
     ("data/archives.py", "_copy"): "into a fresh folder that is moved at the end",
-    ("data/journal.py", "filling"): "a lock",
+    ("data/journal.py", "locked"): "a lock",
     ("data/journal.py", "done"): "a journal: only appended to, half a line is ignored",
     ("data/journal.py", "__init__"): "NAME.partial.npy, renamed when whole",
     ("data/journal.py", "_reserve"): "the same, no byte of it written",
