@@ -24,7 +24,7 @@ from onelabel.recovery.summary import SLOPE, Z95, ClassSummary, as_csv, as_rows,
 from onelabel.recovery.table import RecoveredFile, header, parquet_file
 from onelabel.recovery.thresholds import PRECISION, Thresholds, choose_thresholds
 from onelabel.recovery.totals import Totals, total_variance
-from onelabel.recovery.uncertainty import measure
+from onelabel.recovery.uncertainty import STEPS, measure
 from onelabel.system import atomic_write, progress
 
 
@@ -117,8 +117,10 @@ def recover(
         raise ValueError(f"examples: {len(examples)} names for {len(labels)} rows, expected one each")
     names = labels.class_names or tuple(map(str, range(labels.num_classes)))
     sample = draw_sample(scored, labels, seed=seed)
-    fitted = fit_calibration(sample, k=k)
-    sure = measure(sample, fitted, k=k, seed=seed)
+    with progress("calibrating", 1 + STEPS) as advance:
+        fitted = fit_calibration(sample, k=k)
+        advance(1)
+        sure = measure(sample, fitted, k=k, seed=seed, advance=advance)
     correction, contradictions, known, naming = None, 0, labels, None
     if audit is not None and len(audit.rows):
         correction = _correct(scored, labels, fitted, audit, calibration)

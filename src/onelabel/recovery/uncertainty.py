@@ -12,9 +12,12 @@ from numpy.typing import NDArray
 from onelabel.losses.calibrate import Calibration, fit_calibration, fit_level, log_posterior
 from onelabel.losses.level import level_error
 from onelabel.losses.sample import Sample
+from onelabel.system import Advance
 
 Floats = NDArray[np.float64]
 GROUPS = 10
+#: Of `measure`, for a bar.
+STEPS = GROUPS + 2
 #: Levels at which the posterior is asked: missing positives e^0.5 times as many as at the one before, until it falls by
 #: so many nats.
 RATIO, FALL = math.exp(0.5), 5.0
@@ -53,30 +56,42 @@ def missing_per_row(calibration: Calibration, sample: Sample) -> Floats:
 
 
 def measure(
-    sample: Sample, fitted: Calibration, *, k: float | None, groups: int = GROUPS, seed: int = 0
+    sample: Sample,
+    fitted: Calibration,
+    *,
+    k: float | None,
+    groups: int = GROUPS,
+    seed: int = 0,
+    advance: Advance = lambda n: None,
 ) -> Uncertainty:
-    """Refit without each of `groups` groups of rows, and once with the other reading of doubt."""
+    """Refit without each of `groups` groups of rows, once with the other reading of doubt, and at other levels.
+
+    `advance` is told of `STEPS` steps.
+    """
     mean = missing_per_row(fitted, sample)
     rows = len(sample.scores)
     groups = min(groups, rows)
     draw = np.zeros_like(mean)
     if groups > 1:
         member = torch.from_numpy(np.random.default_rng(seed).permutation(rows) % groups)
-        refits = [
-            missing_per_row(fit_calibration(sample, k=k, keep=member != g, start=fitted, iterations=8), sample)
-            for g in range(groups)
-        ]
+        refits = []
+        for g in range(groups):
+            without = fit_calibration(sample, k=k, keep=member != g, start=fitted, iterations=8)
+            refits.append(missing_per_row(without, sample))
+            advance(1)
         around = np.stack(refits)
         draw = np.sqrt((groups - 1) / groups * ((around - around.mean(0)) ** 2).sum(0))
     if k is None:
         a, b, knots = (torch.as_tensor(v) for v in (fitted.slope, fitted.intercept, fitted.knots))
         draw = np.hypot(draw, level_error(sample, a, b, knots, "either").numpy())
     other = missing_per_row(fit_calibration(sample, k=k, start=fitted, doubt="both", iterations=30), sample)
+    advance(1)
     gap = np.abs(other - mean) / 2
     share = gap[-1] / max(float(mean[-1]), 1e-12)
     doubt = np.append(np.hypot(gap[:-1], math.hypot(share, DIFFER) * mean[:-1]), gap[-1])
     if k is None:
         draw = np.sqrt(np.maximum(draw**2, level_spread(sample, fitted) ** 2 - doubt**2))
+    advance(1)
     return Uncertainty(mean, draw, doubt)
 
 
