@@ -26,9 +26,8 @@ alive() { kill -0 "$(cat "$1.pid")" 2> /dev/null; }
 case ${1:-} in
 begin)
   rm -rf "$LENT"
-  mkdir -p "$LENT/kept"
-  cp -r --parents src benchmarks docs/results/bench "$LENT/"
-  mkdir "$LENT/code" && mv "$LENT"/{src,benchmarks,docs} "$LENT/code/"
+  mkdir -p "$LENT/kept" "$LENT/code"
+  cp -r --parents src benchmarks docs/results/bench "$LENT/code/"
   echo "$2" > "$LENT/commit"
   # the three shapes a step is compiled for: batches of 8 and 16, and three views
   bench "$LENT/ahead.log" --random 64 --out "$LENT/ahead" --runs "em ll-r lasd" --epochs 1 "${@:3}"

@@ -106,8 +106,8 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def planned(args: argparse.Namespace) -> list[Any]:
-    """The runs that are asked for and not in --done, in the order of --runs and seed by seed."""
+def planned(args: argparse.Namespace, done: list[Any]) -> list[Any]:
+    """The runs that are asked for and not `done`, in the order of --runs and seed by seed."""
     from onelabel import bench
 
     plan = []
@@ -124,17 +124,16 @@ def planned(args: argparse.Namespace) -> list[Any]:
     if not plan:
         raise SystemExit("--runs, --sweep: nothing to do")
     plan = [bench.replace(p, dataset=f"voc2012{named}") for p in plan]
-    rows = [row for row in bench.read(args.done) if row.done] if args.done else []
-    plan = [p for p in dict.fromkeys(plan) if not is_done(p, rows)]
+    rows = [row for row in done if row.done]
+    made = {row.run_id for row in rows}
+    plan = [p for p in dict.fromkeys(plan) if p.run_id not in made and not replaced(p, rows)]
     return plan[::-1] if args.reverse else plan
 
 
-def is_done(run: Any, rows: list[Any]) -> bool:
-    """Whether a row is of this run, or tables show one in its place, such as one made without early stopping."""
+def replaced(run: Any, rows: list[Any]) -> bool:
+    """Whether tables show another row in this run's place, such as one made without early stopping."""
     from onelabel.bench.picking import candidates
 
-    if any(row.run_id == run.run_id for row in rows):
-        return True
     where = {"rules": run.protocol, "draw": run.draw}
     if not candidates([run.row()], run.dataset, run.name, run.mode, **where):  # with settings that are no table's
         return False
@@ -143,9 +142,8 @@ def is_done(run: Any, rows: list[Any]) -> bool:
 
 def main() -> None:
     began, args = time.perf_counter(), arguments()
-    plan = planned(args)
     if args.dry:
-        dry(plan, args)
+        dry(args)
         return
     if args.out is None or (args.random is None and None in (args.shards, args.labels)):
         raise SystemExit("--out, and --shards with --labels (or --random N), say where results go and pictures lie")
@@ -156,6 +154,7 @@ def main() -> None:
             args.shards, args.labels, size=args.size, processes=args.processes, decoded=args.decoded, limit=args.limit
         )
 
+    # after the decoders, which are forked: these have threads
     import torch
 
     from onelabel import bench
@@ -164,6 +163,7 @@ def main() -> None:
     from onelabel.training.config import TrainConfig
     from onelabel.training.machine import make_fabric
 
+    plan = planned(args, finished(args))
     machine = {
         "device": args.device,
         "eval_batch_size": args.eval_batch,
@@ -203,12 +203,20 @@ def main() -> None:
     print(f"{tally}; {time.perf_counter() - began:.0f} s", flush=True)
 
 
-def dry(plan: list[Any], args: argparse.Namespace) -> None:
+def finished(args: argparse.Namespace) -> list[Any]:
+    """The rows of --done."""
+    from onelabel import bench
+
+    return bench.read(args.done) if args.done else []
+
+
+def dry(args: argparse.Namespace) -> None:
     """What is left to do, and how long it takes by the runs in --done."""
     from onelabel import bench
     from onelabel.bench.plan import expected
 
-    rows = bench.read(args.done) if args.done else []
+    rows = finished(args)
+    plan = planned(args, rows)
     for p in plan:
         seconds = expected(p, rows, args.hardware)
         print(f"{p.name:16s} {p.mode} {p.draw} seed {p.seed}" + ("" if seconds is None else f"  about {seconds:.0f} s"))

@@ -98,8 +98,8 @@ def test_a_level_that_scores_tell_is_not_the_priors() -> None:
         assert abs(fitted.k - PRIOR_K) > 0.3
 
 
-def test_of_two_fits_of_a_level_the_likelier_is_taken() -> None:
-    """At k = 1.7 these scores, of an EM probe on noise, leave a cold start with a cliff instead of a curve."""
+def test_of_the_fits_of_a_level_the_likeliest_is_taken() -> None:
+    """Begun from a cliff instead of a curve, it comes out as likely as begun from a good fit."""
     z, _, observed = made_up(1500)
     sample = draw_sample(z, Labels.from_matrix(observed))
     near = fit_calibration(sample)

@@ -111,26 +111,21 @@ def _look(name: str, files: list[Path]) -> Kept:
             about = path.stat()
             size, used = size + about.st_size, max(used, about.st_mtime)
     ends = {path.name.removeprefix(name): path for path in files}
-    header, state = _header(ends[".json"]) if {".json", ".npy"} <= ends.keys() else {}, "whole"
-    if not header and {".partial.npy", ".partial.jsonl"} <= ends.keys():
-        header, state = _header(ends[".partial.jsonl"]), "begun"
-    key = header.get("key", {})
+    (rows, key), state = _header(ends[".json"]) if {".json", ".npy"} <= ends.keys() else (0, {}), "whole"
+    if not key and {".partial.npy", ".partial.jsonl"} <= ends.keys():
+        (rows, key), state = _header(ends[".partial.jsonl"]), "begun"
     if key.get("version") != VERSIONS[name.partition("-")[0]]:
         state = "old"
-    return Kept(name, files[0].parent, _words(name, key), _rows(header), state, size, used)
+    return Kept(name, files[0].parent, _words(name, key), rows, state, size, used)
 
 
-def _header(path: Path) -> dict[str, Any]:
+def _header(path: Path) -> tuple[int, dict[str, Any]]:
+    """An array's rows and key."""
     with contextlib.suppress(Exception):  # damaged: as if it were not there
         with open(path, encoding="utf-8") as file:
             found = json.loads(file.readline())
-        return {"shape": list(found["shape"]), "key": dict(found["key"])}
-    return {}
-
-
-def _rows(header: dict[str, Any]) -> int:
-    shape = header.get("shape") or [0]
-    return shape[0] if isinstance(shape[0], int) else 0
+        return int(found["shape"][0]), dict(found["key"])
+    return 0, {}
 
 
 def _words(name: str, key: dict[str, Any]) -> str:

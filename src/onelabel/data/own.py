@@ -252,7 +252,7 @@ def own_splits(
             rows[part] = source.take(index) if isinstance(source, ImageSource) else source[index]
             mine = observed.take(index)
             labels[part] = mine
-            if complete is True or (complete and part != "train"):
+            if _has_all(complete, part):
                 labels[part] = _present(mine)
             elif len(mine.indices) == len(mine) * mine.num_classes:
                 labels[part] = mine, _present(mine)
@@ -269,13 +269,18 @@ def own_splits(
     return splits
 
 
+def _has_all(complete: Complete, part: str) -> bool:
+    """Whether rows of this part are said to have all their labels."""
+    return complete is True or (complete == "held-out" and part != "train")
+
+
 def _present(labels: Labels) -> NDArray[np.uint8]:
     return (labels.to_dense() > 0).astype(np.uint8)
 
 
 def mention_sole(splits: Splits[Any], complete: Complete) -> None:
     """Report that every row has one label where rows are said to have all theirs: most often only one was noted."""
-    said = [part for name, part in splits.parts.items() if complete is True or (complete and name != "train")]
+    said = [part for name, part in splits.parts.items() if _has_all(complete, name)]
     alone = [(part.true.sum(1) == 1).all() for part in said if part.true is not None]
     if alone and all(alone) and len(splits.class_names) > 2:
         splits.report.add("sole", f"complete={str(complete).lower()}")

@@ -128,9 +128,9 @@ def fit_calibration(
 def fit_level(
     sample: Sample, k: float, near: Calibration, *, keep: Tensor | None = None, iterations: int = 40
 ) -> Calibration:
-    """The likelier of two fits at a mean of k positives a row: from `near` on, and of a straight f bent from there.
+    """The likeliest of three fits at a mean of k positives a row: from `near` on, a straight f, and from that on.
 
-    Either may end where f is steep at a bend and nothing else, for far from the likeliest level f is ill determined.
+    One may end where f is steep at a bend and nothing else, for far from the likeliest level f is ill determined.
     """
     how: dict[str, Any] = {"k": k, "keep": keep, "iterations": iterations}
     straight = fit_calibration(sample, knots=(), **how)
