@@ -58,7 +58,7 @@ def test_exports_agree_with_the_run(run: Path, pictures: Path, tmp_path: Path, t
         assert (tmp_path / "out" / "README.md").is_file()
     if to == "safetensors":
         assert json.loads((tmp_path / "out.json").read_text())["class_names"] == list(NAMES)
-    with pytest.raises(ValueError, match="to must be one of"):
+    with pytest.raises(ValueError, match=r"to must be one of .* for a run, got 'caffe'; labels .* recovered.parquet"):
         export_run(run, "caffe", tmp_path / "x")
 
 
@@ -249,6 +249,10 @@ def test_commands(run: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest
         observed[i, rng.choice(np.flatnonzero(row))] = 1
     np.savez(tmp_path / "features.npz", X=X, observed=observed)
     words = ["features.npz", "--folds", "3", "--labels", "l.npz", "--errors", "3", "--export", "csv=c.csv"]
+    for pair, said in (("coc=x.json", "did you mean 'coco'"), ("yolo=y", "features.npz names no picture files")):
+        with pytest.raises(ValueError, match=said):  # before anything is computed
+            _invoke(recovering.app, *words[:-1], pair)
+        assert not (tmp_path / "recovered.parquet").exists()
     told = _invoke(recovering.app, *words, "--duplicates", "0.9999")
     assert "positives a picture" in told
     assert (tmp_path / "recovered.parquet").is_file()
@@ -268,7 +272,9 @@ def test_commands(run: Path, pictures: Path, tmp_path: Path, monkeypatch: pytest
         "--out", "audited.parquet",
     )  # fmt: skip
     assert json.loads((tmp_path / "audited.json").read_text())["audited_rows"] == 60
-    _invoke(export.app, "recovered.parquet", "--to", "coco", "--out", "coco.json")
+    _invoke(export.app, "recovered.parquet", "--to", "parquet", "--out", "all.parquet")
+    with pytest.raises(FileNotFoundError, match=r"gone\.parquet: no recovered labels there; `onelabel recover DATA"):
+        _invoke(export.app, "gone.parquet", "--to", "csv", "--out", "x.csv")
     _invoke(export.app, str(run), "--to", "safetensors", "--out", "w.safetensors", "--pictures", str(pictures / "s0"))
     _invoke(predicting.app, str(run), str(pictures), "--out", "p.jsonl", "--shard", "1/2")
     assert len((tmp_path / "p.jsonl").read_text().splitlines()) == 4

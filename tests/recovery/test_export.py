@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from onelabel.data.report import Report
+from onelabel.data.tables import read_records
 from onelabel.labels import Labels
 from onelabel.recovery import RecoveredFile, export_recovered, label_errors, near_duplicates, recover
 from onelabel.recovery.export import FORMATS
@@ -100,6 +102,38 @@ def test_hugging_face_reads_it(made: Any, tmp_path: Path) -> None:
     loaded = datasets.load_from_disk(str(tmp_path / "hf"))
     assert [set(r) for r in loaded["labels"]] == [set(np.flatnonzero(row).tolist()) for row in done]
     assert loaded.features["labels"].feature.names == NAMES
+
+
+def test_rows_of_features_are_no_picture_files(tmp_path: Path) -> None:
+    """Their names are row numbers; a list of pictures called 0, 1, 2 would be of nothing."""
+    labels = Labels.from_classes(np.arange(40) % 5, num_classes=5, class_names=NAMES)
+    scores = np.random.default_rng(0).standard_normal((40, 5))
+    file = recover(None, labels, tmp_path / "rows.parquet", scores=scores, show=False).file
+    numbered = recover(
+        None, labels, tmp_path / "memory.parquet", scores=scores, examples=[f"{i:06d}" for i in range(40)], show=False
+    ).file  # as pictures in memory are named
+    before = sorted(tmp_path.iterdir())
+    for to in ("coco", "label-studio", "fiftyone", "folders", "yolo"):
+        for each in (file, numbered):
+            with pytest.raises(
+                ValueError, match=rf"parquet names no picture files, which {to} lists.*csv, parquet, hf, labels"
+            ):
+                export_recovered(each, to, tmp_path / "out")
+    assert sorted(tmp_path.iterdir()) == before
+    for to in ("csv", "parquet", "labels"):
+        assert export_recovered(file, to, tmp_path / _target(to)).is_file()
+    named = [f"/photos/{i}.jpg" for i in range(40)]
+    absolute = recover(None, labels, tmp_path / "named.parquet", scores=scores, examples=named, show=False).file
+    export_recovered(absolute, "yolo", tmp_path / "yolo")
+    assert (tmp_path / "yolo" / "train.txt").read_text().split() == named
+
+
+def test_training_finds_the_pictures_of_an_exported_table(made: Any, tmp_path: Path) -> None:
+    """Wherever the table lies: its paths start at the folder that its metadata name."""
+    file, _, examples = made
+    table = read_records(export_recovered(file, "parquet", tmp_path / "elsewhere" / "all.parquet"), Report())
+    assert table.records.names == examples
+    assert table.root == file.folder()
 
 
 def _target(to: str) -> str:

@@ -34,7 +34,7 @@ def export(
     Examples: onelabel export runs/mine --to onnx --out model.onnx --pictures photos/;
     onelabel export recovered.parquet --to label-studio --out tasks.json
     """
-    if source.is_file():
+    if source.is_file() or source.suffix == ".parquet":
         from onelabel.recovery import export_recovered
 
         written = export_recovered(source, to, out)

@@ -11,6 +11,7 @@ from typing import Any
 from onelabel.recovery.answers import match_answers
 from onelabel.recovery.audit import Plan
 from onelabel.recovery.completion import AuditRows, Recovered, recover
+from onelabel.recovery.export import export_recovered, refuse_format
 from onelabel.recovery.folds import crossfit
 from onelabel.recovery.inputs import Inputs, is_run, load_inputs, refuse_absent, role_scores
 from onelabel.recovery.places import rows_by_name
@@ -72,6 +73,8 @@ def run_recovery(w: Wanted, echo: Callable[[str], Any]) -> Recovered:
         w.source, data=w.data, tuned=w.tuned, backbone=w.backbone, weights=w.weights, size=w.size, device=w.device,
         root=w.root, loader=w.options,
     )  # fmt: skip
+    for kind, _ in exports:
+        refuse_format(kind, w.source, (inputs.examples or ["0"])[0], folder=bool(inputs.root))
     spec: Any = w.method or inputs.method or "em"
     options: dict[str, Any] = {"folds": w.folds, "k": w.k, "max_rows": w.max_rows, "seed": w.seed}
     fitted = crossfit(inputs.features, inputs.labels, spec=spec, device=w.device, **options)
@@ -166,8 +169,6 @@ def _extras(w: Wanted, inputs: Inputs, done: Recovered, exports: list[tuple[str,
         done.labels().save(w.labels)
         echo(f"labels: {w.labels}")
     for kind, path in exports:
-        from onelabel.recovery.export import export_recovered
-
         echo(f"{kind}: {export_recovered(done.file, kind, path)}")
     if w.errors:
         from onelabel.recovery.errors import label_errors
@@ -205,4 +206,5 @@ def _export(pair: str) -> tuple[str, Path]:
     kind, equals, path = pair.partition("=")
     if not equals or not path:
         raise ValueError(f"--export: {pair!r}, expected FORMAT=PATH such as coco=labels.json")
+    refuse_format(kind)
     return kind, Path(path)

@@ -58,7 +58,8 @@ def export_run(
     """
     to = to.removesuffix("+config")
     if to not in FORMATS:
-        raise ValueError(f"to must be one of {', '.join(FORMATS)}, got {to!r}")
+        remedy = "labels are exported from what recover wrote, a recovered.parquet"
+        raise ValueError(f"to must be one of {', '.join(FORMATS)} for a run, got {to!r}; {remedy}")
     found = run if isinstance(run, Run) else Run.load(Path(run))
     target = Path(out)
     if target.exists():

@@ -31,11 +31,15 @@ def arrow() -> tuple[Any, Any]:
 
 
 @contextlib.contextmanager
-def parquet_file(path: Path, types: dict[str, str], key: str, meta: Any) -> Iterator[Any]:
-    """A writer of record batches with these columns; the file appears when the block ends without an error."""
+def parquet_file(path: Path, types: dict[str, str], key: str, meta: Any, root: str = "") -> Iterator[Any]:
+    """A writer of record batches with these columns; the file appears when the block ends without an error.
+
+    `root` is the folder that paths in it are relative to, for those who read it as a table.
+    """
     pa, parquet = arrow()
     path.parent.mkdir(parents=True, exist_ok=True)
-    schema = pa.schema(list(types.items()), metadata={key: json.dumps(meta, ensure_ascii=False)})
+    metadata = {key: json.dumps(meta, ensure_ascii=False), **({"onelabel.root": root} if root else {})}
+    schema = pa.schema(list(types.items()), metadata=metadata)
     with atomic_path(path) as temporary, parquet.ParquetWriter(temporary, schema, compression="zstd") as writer:
 
         def write(columns: dict[str, Any]) -> None:

@@ -22,19 +22,39 @@ FORMATS = {
     "yolo": ("folders", "write_yolo", "data.yaml, a list of pictures and a list of class numbers"),
     "labels": ("tables", "write_labels", "Labels for the next training round (.npz or .parquet)"),
 }
+#: Formats that are lists of picture files.
+PICTURES = ("coco", "label-studio", "fiftyone", "folders", "yolo")
+
+
+def refuse_format(to: str, source: object = "", first: str | None = None, *, folder: bool = True) -> None:
+    """An error where there is no such format, or it lists picture files and `source`, without a folder, has numbers.
+
+    Args:
+        first: the first row's name; rows of features are numbers.
+        folder: whether the folder that names are relative to is known.
+    """
+    if to not in FORMATS:
+        near = difflib.get_close_matches(to, FORMATS, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"there is no format {to!r}; {hint}there are {', '.join(FORMATS)}")
+    if to in PICTURES and not folder and first is not None and first.isdecimal():
+        others = ", ".join(name for name in FORMATS if name not in PICTURES)
+        raise ValueError(
+            f"{source} names no picture files, which {to} lists: its rows have numbers alone; export one of {others}, "
+            "or recover from a folder or table of pictures"
+        )
 
 
 def export_recovered(recovered: RecoveredFile | str | os.PathLike[str], to: str, out: str | os.PathLike[str]) -> Path:
     """Write recovered labels in another tool's format; a target that exists is refused, never overwritten.
 
     Labels are the observed positives and the entries at or above their class's threshold; observed negatives and the
-    rest are left out.
+    rest are left out. Formats that list `PICTURES` refuse rows of features, which have numbers for names.
     """
-    if to not in FORMATS:
-        near = difflib.get_close_matches(to, FORMATS, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"there is no format {to!r}; {hint}there are {', '.join(FORMATS)}")
+    refuse_format(to)
     file = recovered if isinstance(recovered, RecoveredFile) else RecoveredFile.open(recovered)
+    first = next(file.examples(), None)
+    refuse_format(to, file.path, first.example if first else None, folder=file.folder() is not None)
     target = Path(out)
     refuse_existing(target)
     module, function, _ = FORMATS[to]

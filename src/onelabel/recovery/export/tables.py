@@ -41,8 +41,8 @@ def write_parquet(file: RecoveredFile, out: Path) -> Path:
         "observed": pa.list_(pa.string()),
     }
     names, held = file.class_names, _empty()
-    meta = {"class_names": list(names), "root": str(file.folder() or "")}
-    with parquet_file(out, types, "onelabel.completed", meta) as write:
+    root = str(file.folder() or "")
+    with parquet_file(out, types, "onelabel.completed", {"class_names": list(names), "root": root}, root) as write:
         for example in file.examples():
             held["path"].append(example.example)
             held["labels"].append([names[at] for at, *_ in example.entries])
