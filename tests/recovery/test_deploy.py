@@ -17,6 +17,8 @@ import pytest
 import torch
 
 from onelabel.data import DataError, load_dataset
+from onelabel.data.report import Report
+from onelabel.data.tables import read_records
 from onelabel.recovery import export_run, predict
 from onelabel.recovery.onnx_predictor import OnnxPredictor
 from onelabel.recovery.prediction import find_pictures
@@ -167,6 +169,29 @@ def test_predict_writes_a_table_for_people_and_every_labels_probability(
     for wrong in ({"threshold": 1.5}, {"floor": -1}, {"top": 0}):
         with pytest.raises(ValueError, match=r"expected (a probability|at least 1)"):
             predict(run, [pictures], tmp_path / "x.csv", **wrong)
+
+
+def test_predictions_are_read_back_as_a_table(
+    untrained_run: Callable[..., Path], run: Path, pictures: Path, tmp_path: Path
+) -> None:
+    """Whatever classes are called: a CSV, whose cells | divides, is refused before anything is scored."""
+    odd = untrained_run(("cat|dog", "path", "labels", *NAMES[3:]))
+    for folder, name in ((run, "p.csv"), (run, "p.jsonl"), (odd, "o.jsonl"), (odd, "o.parquet")):
+        predict(folder, [pictures / "s0"], tmp_path / name, threshold=0.4, device="cpu")
+        predict(folder, [pictures / "s0"], tmp_path / "told.jsonl", threshold=0.4, device="cpu")
+        told = [json.loads(line) for line in (tmp_path / "told.jsonl").read_text().splitlines()]
+        (tmp_path / "told.jsonl").unlink()
+        back = read_records(tmp_path / name, Report()).records
+        assert [set(row) for row in back.positives] == [set(line["labels"]) for line in told]
+        assert any(len(row) > 1 for row in back.positives)
+    assert any("cat|dog" in row for row in back.positives)
+    for names, said in (
+        (("cat|dog", *NAMES[1:]), r"class 'cat\|dog' cannot stand among the labels of a CSV.*\.jsonl or \.parquet"),
+        (("a", "path", *NAMES[2:]), r"class 'path' is called as a column of the CSV \(path, labels, error\)"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            predict(untrained_run(names), [pictures / "s0"], tmp_path / "x.csv", device="cpu")
+    assert not (tmp_path / "x.csv").exists()
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e4], ids=["alike", "units of their own"])

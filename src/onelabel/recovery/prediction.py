@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import os
 import urllib.request
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -19,8 +16,8 @@ from numpy.typing import NDArray
 from onelabel.data import DataError, ImageError, square_image
 from onelabel.data.images import SUFFIXES
 from onelabel.data.matrices import read_features
-from onelabel.recovery.table import parquet_file
-from onelabel.system import atomic_file, progress, say, workers
+from onelabel.recovery.prediction_file import PredictionFile, refuse_unreadable
+from onelabel.system import progress, say, workers
 from onelabel.training import Run
 from onelabel.training.carried import Probabilities, calibration_of
 from onelabel.training.restore import feature_width
@@ -68,7 +65,8 @@ def predict(
 ) -> dict[str, int]:
     """Score pictures; `out` is .parquet or .jsonl, one line a picture: path, labels, classes, probabilities, error.
 
-    Or .csv, for people: path, labels (by |), error, and a column of probabilities for every class.
+    Or .csv, for people: path, labels (by |, so no class may have it in its name), error, and a column of probabilities
+    for every class.
 
     A run that was trained on features scores rows of files with such features (.npy, .npz, .parquet, .arff); "picture"
     below is then a row, whose path is FILE:ROW, counted from 0.
@@ -96,6 +94,8 @@ def predict(
     if top < 1:
         raise ValueError(f"top: {top}, expected at least 1")
     found = run if isinstance(run, Run) else Run.load(Path(run))
+    if target.suffix == ".csv":
+        refuse_unreadable(found.class_names)
     batches: Iterator[tuple[list[str], NDArray[Any], list[str | None]]]
     if not found.classifier.takes_pictures:
         total, batches = _rows(found, paths, shard, batch_size)
@@ -112,7 +112,7 @@ def predict(
     failed = 0
     if target.suffix == ".csv":
         floor, top = 0.0, len(names)
-    with _writer(target, found.class_names) as write, progress("predicting", total) as advance:
+    with PredictionFile(target, found.class_names) as write, progress("predicting", total) as advance:
         for some, inputs, errors in batches:
             with torch.inference_mode():
                 p = model(torch.from_numpy(inputs).to(place)).cpu().numpy()
@@ -220,41 +220,3 @@ def _download(url: str) -> bytes:
     if len(content) > MAX_DOWNLOAD:
         raise ValueError(f"{url}: more than {MAX_DOWNLOAD >> 20} MiB")
     return content
-
-
-class _writer:
-    """Parquet, JSON lines or CSV; the file appears when all is written."""
-
-    def __init__(self, target: Path, class_names: Sequence[str]) -> None:
-        self.suffix, self.class_names = target.suffix, class_names
-        if target.suffix != ".parquet":
-            self.context: Any = atomic_file(target)
-        else:
-            import pyarrow as pa
-
-            text = pa.list_(pa.string())
-            types = {"path": pa.string(), "labels": text, "classes": text}
-            types |= {"probabilities": pa.list_(pa.float32()), "error": pa.string()}
-            self.context = parquet_file(target, types, "onelabel.predictions", {"schema_version": 1})
-
-    def __enter__(self) -> Any:
-        inner = self.context.__enter__()
-        if self.suffix == ".csv":
-            inner.write(_csv([["path", "labels", "error", *self.class_names]]))
-            return lambda rows: inner.write(_csv(map(self._cells, rows)))
-        if self.suffix == ".parquet":
-            return lambda rows: inner({name: [row[name] for row in rows] for name in rows[0]})
-        return lambda rows: inner.write("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows).encode())
-
-    def _cells(self, row: dict[str, Any]) -> list[Any]:
-        known = dict(zip(row["classes"], row["probabilities"], strict=True))
-        return [row["path"], "|".join(row["labels"]), row["error"], *(known.get(name) for name in self.class_names)]
-
-    def __exit__(self, *error: Any) -> Any:
-        return self.context.__exit__(*error)
-
-
-def _csv(rows: Iterable[Sequence[Any]]) -> bytes:
-    text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue().encode()
