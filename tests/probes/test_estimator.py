@@ -5,11 +5,13 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+import torch
 from sklearn.base import clone
 from sklearn.metrics import average_precision_score
 from sklearn.model_selection import GridSearchCV
@@ -218,6 +220,16 @@ def test_the_score_is_that_of_the_truth_in_any_form(data):
         model.score(X, Y[:, :3])
 
 
+def test_columns_are_found_by_name_whatever_holds_the_names(data):
+    """A Series of names makes classes_ an array of objects: the truth's columns went by their places."""
+    X, Y, one = data
+    names = ["ant", "bee", "cat", "dog"]
+    model = OneLabelClassifier(epochs=3).fit(X, pd.Series(np.array(names)[one]))
+    turned = [3, 1, 0, 2]
+    frame = pd.DataFrame(Y[:, turned], columns=[names[i] for i in turned])
+    assert model.score(X, frame) == pytest.approx(model.score(X, Y), abs=1e-6)
+
+
 def test_rows_weigh_in_the_score(data):
     X, Y, one = data
     model = OneLabelClassifier(epochs=3).fit(X, one)
@@ -236,6 +248,33 @@ def test_a_frame_names_the_classes(data):
     np.testing.assert_array_equal(model.coef_, OneLabelClassifier(epochs=3).fit(X, one).coef_)
 
 
+def test_a_frame_of_features_is_known_by_its_columns_without_a_warning(data):
+    X, _, one = data
+    frame = pd.DataFrame(X, columns=[f"f{i}" for i in range(10)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = OneLabelClassifier(epochs=1).fit(frame, one)
+        model.predict(frame)
+        pipeline = make_pipeline(StandardScaler(), OneLabelClassifier(epochs=1)).set_output(transform="pandas")
+        pipeline.fit(frame, one).predict(frame)
+    assert model.feature_names_in_.tolist() == list(frame.columns)
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(frame[frame.columns[::-1]])
+
+
+def test_tensors_are_taken_wherever_they_come_from(data):
+    X, _, one = data
+    want = OneLabelClassifier(epochs=1).fit(X, one)
+    tensor = torch.tensor(X, requires_grad=True)
+    for y in (torch.tensor(one), torch.eye(4)[one].requires_grad_()):
+        model = OneLabelClassifier(epochs=1).fit(tensor, y)
+        np.testing.assert_array_equal(model.coef_, want.coef_)
+        np.testing.assert_array_equal(model.predict_proba(tensor), want.predict_proba(X))
+    rounded = tensor.bfloat16()
+    half = OneLabelClassifier(epochs=1).fit(rounded, one)
+    np.testing.assert_array_equal(half.coef_, OneLabelClassifier(epochs=1).fit(rounded.detach().float(), one).coef_)
+
+
 def test_random_states_of_every_kind(data):
     X, _, one = data
     first, second = (OneLabelClassifier(epochs=1, random_state=np.random.RandomState(3)).fit(X, one) for _ in range(2))
@@ -249,6 +288,8 @@ def test_mistakes_are_answered(data):
     for wrong in ({"epochs": 0}, {"batch_size": 0}):
         with pytest.raises(ValueError, match="expected 1 or more"):
             OneLabelClassifier(**wrong).fit(X, one)
+    with pytest.raises(ValueError, match="weight_decay must be at least 0, got -1"):
+        OneLabelClassifier(weight_decay=-1).fit(X, one)
     with pytest.raises(ValueError, match="rows"):
         OneLabelClassifier().fit(X, one[:-1])
     with pytest.raises(ValueError, match="at least two"):

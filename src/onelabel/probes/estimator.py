@@ -15,6 +15,7 @@ from onelabel.metrics import mean_average_precision
 from onelabel.probes.engine import fit_probes
 from onelabel.probes.features import SparseRows
 from onelabel.probes.spec import ProbeSpec, presence
+from onelabel.probes.targets import observed_of, plain, truth_of
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -88,12 +89,13 @@ class OneLabelClassifier(ClassifierMixin, BaseEstimator):
         A SciPy sparse X stays sparse: only a batch of rows is dense at a time, on the CPU.
 
         In a matrix +1 is positive, 0 unknown, −1 negative: a 0/1 matrix says nothing about its zeros. Give fully
-        labelled rows as `Labels.from_true(Y)`, with ``method="bce"``.
+        labelled rows as `Labels.from_true(Y)`, with ``method="bce"``. A column N×1 holds a class per row. Nested lists
+        of one length that hold nothing but −1, 0 and 1 are a matrix, all others classes; sets always are.
         """
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        X = validate_data(self, X, dtype=np.float32, ensure_min_samples=2, accept_sparse="csr")
-        labels, self.classes_ = _labels_of(y)
+        X = validate_data(self, plain(X), dtype=np.float32, ensure_min_samples=2, accept_sparse="csr")
+        labels, self.classes_ = observed_of(y)
         if labels.num_examples != X.shape[0]:
             raise ValueError(f"y has {labels.num_examples} rows, X {X.shape[0]}: they must be equal")
         centre, scale = _moments(X) if self.standardise else (np.zeros(X.shape[1]), np.ones(X.shape[1]))
@@ -103,9 +105,9 @@ class OneLabelClassifier(ClassifierMixin, BaseEstimator):
         self.coef_ = (weight / scale).astype(np.float32)
         self.intercept_ = (bias - self.coef_ @ centre).astype(np.float32)
         self.thresholds_ = np.zeros(len(bias), np.float32)
-        self.thresholds_ = _thresholds(self.decision_function(X), labels)
+        self.thresholds_ = _thresholds(self._decide(X), labels)
         self.intercept_ -= self.thresholds_
-        self.recovered_labels_ = _recover(self.decision_function(X) > 0, labels)
+        self.recovered_labels_ = _recover(self._decide(X) > 0, labels)
         return self
 
     def _train(self, X: NDArray[np.float32] | SparseRows, labels: Labels) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -147,7 +149,9 @@ class OneLabelClassifier(ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Any) -> NDArray[np.float32]:
         """Logits, N×L; above 0 `predict` says yes."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float32, reset=False, accept_sparse="csr")
+        return self._decide(validate_data(self, plain(X), dtype=np.float32, reset=False, accept_sparse="csr"))
+
+    def _decide(self, X: Any) -> NDArray[np.float32]:
         scores = np.asarray(X @ self.coef_.T + self.intercept_, np.float32) + self.thresholds_
         found: NDArray[np.float32] = presence(torch.from_numpy(scores)[None], [self.spec_])[0].numpy()
         return found - self.thresholds_
@@ -169,7 +173,7 @@ class OneLabelClassifier(ClassifierMixin, BaseEstimator):
         Other forms of `y` are observed positives: everything else counts as absent, as when searching a grid on
         single positives. Columns that have names, of `Labels` or a DataFrame, are found by them where `fit` saw names.
         """
-        scores, true = self.decision_function(X), _truth(y, self.classes_)
+        scores, true = self.decision_function(X), truth_of(y, self.classes_)
         if true.shape != scores.shape:
             raise ValueError(f"y has shape {true.shape}, expected {scores.shape}: a row of X each, a class of classes_")
         if sample_weight is not None:
@@ -207,92 +211,6 @@ def _moments(X: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     if filled < WORDS * X.shape[0] * X.shape[1]:
         return np.zeros(X.shape[1]), np.full(X.shape[1], np.sqrt(variance.mean()))
     return mean, np.sqrt(variance)
-
-
-def _rows_of(y: Any) -> list[Any] | None:
-    """y as a list of rows where it is a list, a Series or an array of lists; None where it is not."""
-    if getattr(getattr(y, "dtype", None), "kind", "") == "O" and y.ndim == 1:
-        y = y.tolist()
-    ragged = isinstance(y, (list, tuple)) and any(isinstance(row, (list, tuple, set)) for row in y[:1])
-    return list(y) if ragged else None
-
-
-def _matrix_of(y: Any) -> NDArray[Any] | None:
-    """y as a dense matrix of several columns: an array, nested lists of −1, 0 and 1, sparse, or a DataFrame."""
-    rows = _rows_of(y)
-    if rows is not None and not _is_matrix(rows):
-        return None
-    array = y.toarray() if hasattr(y, "toarray") else np.asarray(rows if rows is not None else y)
-    return array if array.ndim == 2 and array.shape[1] > 1 else None
-
-
-def _column_names(y: Any) -> list[str] | None:
-    """Of `Labels` or a DataFrame, where columns have names."""
-    if isinstance(y, Labels):
-        return None if y.class_names is None else list(y.class_names)
-    columns = getattr(y, "columns", None)
-    if columns is None or not all(isinstance(name, str) for name in columns):
-        return None
-    return list(columns)
-
-
-def _labels_of(y: Any) -> tuple[Labels, NDArray[Any]]:
-    """Observed labels and their classes, from any of the four forms of y."""
-    names = _column_names(y)
-    if isinstance(y, Labels):
-        return y, np.array(names if names is not None else range(y.num_classes))
-    matrix, rows = _matrix_of(y), _rows_of(y)
-    if matrix is not None:
-        made = Labels.from_matrix(matrix.astype(np.float64), class_names=names)
-        return made, np.array(names) if names is not None else np.arange(matrix.shape[1])
-    if rows is not None:
-        classes = np.array(sorted({label for row in rows for label in row}))
-        position = {label: i for i, label in enumerate(classes.tolist())}
-        return Labels.from_classes([[position[v] for v in row] for row in rows], num_classes=len(classes)), classes
-    from sklearn.utils import column_or_1d
-    from sklearn.utils.multiclass import check_classification_targets
-
-    array = column_or_1d(y.toarray() if hasattr(y, "toarray") else np.asarray(y), warn=True)
-    check_classification_targets(array)
-    classes, position_of = np.unique(array, return_inverse=True)
-    if len(classes) < 2:
-        raise ValueError(f"y holds {len(classes)} class; a classifier needs at least two")
-    return Labels.from_classes(position_of, num_classes=len(classes)), classes
-
-
-def _is_matrix(y: list[Any]) -> bool:
-    """Whether nested lists are a ternary matrix: all rows of one length above one and nothing but −1, 0, 1."""
-    lengths = {len(row) for row in y}
-    return len(lengths) == 1 and lengths.pop() > 1 and {v for row in y for v in row} <= {-1, 0, 1}
-
-
-def _truth(y: Any, classes: NDArray[Any]) -> NDArray[np.bool_]:
-    """What `score` takes for present, N×L, columns as in `classes`."""
-    matrix = y.to_dense() if isinstance(y, Labels) else _matrix_of(y)
-    if matrix is None:
-        return _against(y, classes)
-    true: NDArray[np.bool_] = np.ascontiguousarray(np.asarray(matrix) > 0)
-    names = _column_names(y)
-    if names is None or names == classes.tolist() or classes.dtype.kind != "U":
-        return true
-    if set(names) != set(classes.tolist()):
-        raise ValueError(f"y has columns such as {names[0]!r}, expected the classes that fit saw: {classes[:3]} …")
-    return np.ascontiguousarray(true[:, [names.index(name) for name in classes.tolist()]])
-
-
-def _against(y: Any, classes: NDArray[Any]) -> NDArray[np.bool_]:
-    ragged = _rows_of(y)
-    rows = [
-        row if isinstance(row, (list, tuple, set)) else [row] for row in (np.asarray(y) if ragged is None else ragged)
-    ]
-    position = {label: i for i, label in enumerate(classes.tolist())}
-    true = np.zeros((len(rows), len(classes)), np.bool_)
-    for i, row in enumerate(rows):
-        for label in row:
-            plain = label.item() if hasattr(label, "item") else label
-            if plain in position:
-                true[i, position[plain]] = True
-    return true
 
 
 def _thresholds(scores: NDArray[np.float32], labels: Labels) -> NDArray[np.float32]:

@@ -42,9 +42,10 @@ class ProbeSpec:
 
     def __post_init__(self) -> None:
         method_info(self.method)
-        for name, low in (("lr", 0.0), ("weight_decay", -1e-300)):
-            if not getattr(self, name) > low:
-                raise ValueError(f"{name} must be above {max(low, 0.0):g}, got {getattr(self, name)!r}")
+        if not self.lr > 0:
+            raise ValueError(f"lr must be above 0, got {self.lr!r}")
+        if not self.weight_decay >= 0:
+            raise ValueError(f"weight_decay must be at least 0, got {self.weight_decay!r}")
         for name in ("batch_size", "epochs"):
             if int(getattr(self, name)) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)!r}")
