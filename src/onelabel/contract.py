@@ -187,12 +187,19 @@ class Method(nn.Module):
                 self._column(name, numbers)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Method:
-        super()._apply(fn, recurse)
-        for dtype, held in self._held.items():  # half() and double() would round them
+        """Moves; but settings and memory keep their precision, and parameters are not halved: steps would be lost."""
+        memory = {id(buffer) for buffer in self.buffers()}
+
+        def keep(tensor: Tensor) -> Tensor:
+            moved: Tensor = fn(tensor)
+            rounds = id(tensor) in memory or moved.dtype in (torch.float16, torch.bfloat16)
+            return tensor.to(moved.device) if rounds and moved.dtype != tensor.dtype else moved
+
+        super()._apply(keep, recurse)
+        for dtype, held in self._held.items():
             for name, column in held.items():
                 own = self._buffers[name] if dtype == self._precision else None
-                moved = fn(column) if own is None else own
-                held[name] = moved if moved.dtype == dtype else column.to(moved.device)
+                held[name] = column.to(fn(column).device) if own is None else own
         for name, numbers in self._columns.items():
             self._column(name, numbers)
         return self
@@ -355,8 +362,18 @@ class Method(nn.Module):
                 raise ValueError(f"views must have the shape of logits {tuple(logits.shape)}, got {tuple(view.shape)}")
         # Values are looked at only where looking is free: on a GPU it would stop the host every step. The trainer
         # calls `diagnose` itself when a loss turns out not finite.
-        if logits.device.type == "cpu" and not torch.compiler.is_compiling():
+        if may_look(logits):
             diagnose(logits, observed)
+
+
+def transformed() -> bool:
+    """Whether torch.func is at work: what it calls sees neither values nor kernels."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def may_look(tensor: Tensor) -> bool:
+    """Whether looking at values is possible and free: not on a GPU, where the host would wait."""
+    return tensor.device.type == "cpu" and not torch.compiler.is_compiling() and not transformed()
 
 
 def check_k(k: Any, num_classes: int, *, below: bool = False) -> None:

@@ -359,6 +359,33 @@ def test_autocast_changes_nothing(name: str) -> None:
 
 
 @every
+def test_losses_and_gradients_of_many_at_once_by_vmap(name: str) -> None:
+    """As torch.func has them, on a CPU, too, where values are looked at for mistakes otherwise."""
+    if name in ("lasd", "l1r", "l2r", "pseudo-negative"):
+        pytest.skip("takes more than logits, or draws")
+    criterion = make(name)
+    logits, observed, _ = inputs(name, stack=True)
+    logits = logits.detach()
+    both = torch.func.vmap(torch.func.grad_and_value(lambda g: criterion(g, observed)), randomness="error")
+    slopes, losses = both(logits)
+    for m in range(M):
+        loss, slope = run(criterion, logits[m].clone().requires_grad_(), observed, {})
+        torch.testing.assert_close(losses[m], loss)
+        torch.testing.assert_close(slopes[m], slope)
+
+
+@every
+def test_settings_keep_their_precision_in_a_model_that_is_converted(name: str) -> None:
+    logits, observed, call = inputs(name, stack=True)
+    made = make(name, **(CASES[name][1] or {"stack": M}))
+    want = run(made, logits, observed, call)
+    for dtype in (torch.bfloat16, torch.float16, torch.float64):
+        got = run(torch.nn.ModuleList([made]).to(dtype)[0], logits, observed, call)
+        assert torch.equal(got[0], want[0])
+        assert torch.equal(got[1], want[1])
+
+
+@every
 def test_neither_inputs_nor_state_are_written_to(name: str) -> None:
     logits, observed, call = inputs(name)
     criterion = make(name)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import onelabel
@@ -47,6 +48,38 @@ def test_loading_before_bind_says_so(case: str, kit: Any) -> None:
     else:
         with pytest.raises(RuntimeError, match="bind"):
             kit.single(case).load_state_dict(state)
+
+
+def test_loading_the_state_of_other_labels_says_so(case: str, kit: Any) -> None:
+    state = {f"criterion.{name}": value for name, value in kit.Run(kit.single(case)).criterion.state_dict().items()}
+    other = kit.single(case).bind(kit.make_labels(n=kit.N + 1, classes=kit.L + 1))
+    whole = nn.ModuleDict({"criterion": other})
+    if case in ("ll-r", "ll-ct"):
+        whole.load_state_dict(state)  # nothing is remembered of a row
+    else:
+        with pytest.raises(RuntimeError, match=r"has shape \(.*\) in the state, \(.*\) here: bind the labels it was"):
+            whole.load_state_dict(state)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_what_is_remembered_keeps_its_precision(case: str, dtype: torch.dtype, kit: Any) -> None:
+    """In a model that is converted whole: quotas would lose their units, averages stand still."""
+    run = kit.Run(kit.single(case), noise=False).until(8)
+    criterion = run.criterion
+    index = torch.arange(5)
+    x, observed, logits = run.features[index], run.labels.rows(index), torch.randn(5, kit.L)
+    state = {name: value.clone() for name, value in criterion.state_dict().items()}
+    criterion.eval()  # so that asking twice gives the same
+    before = criterion(logits, observed, index=index, features=x)
+    model = nn.ModuleDict({"network": nn.Linear(2, 2), "criterion": criterion}).to(dtype)
+    assert model["network"].weight.dtype == dtype
+    learnt = dict(criterion.named_parameters())
+    for name, value in criterion.state_dict().items():
+        assert value.dtype == (dtype if name in learnt and dtype == torch.float64 else state[name].dtype)
+        assert torch.equal(value, state[name].to(value.dtype))
+    torch.testing.assert_close(criterion(logits, observed, index=index, features=x).float(), before)
+    criterion.begin_epoch(2, 3)
+    assert criterion(logits.to(dtype), observed, index=index, features=x.to(dtype)).isfinite()
 
 
 class NoSync(TorchDispatchMode):

@@ -21,7 +21,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
-from onelabel.contract import Method
+from onelabel.contract import Method, transformed
 from onelabel.kernels.form import Form, has_triton
 from onelabel.losses.forms import Mode, form_of
 
@@ -56,7 +56,7 @@ enable(os.environ.get("ONELABEL_FUSED", "auto"))  # type: ignore[arg-type]
 def chosen(logits: Tensor) -> bool:
     """Whether a loss of these logits is to be fused."""
     mode = _mode[0]
-    if mode == "off" or not logits.numel() or torch.compiler.is_compiling() or _transformed():
+    if mode == "off" or not logits.numel() or torch.compiler.is_compiling() or transformed():
         return False
     if logits.device.type == "cuda":
         if mode == "compile":
@@ -66,11 +66,6 @@ def chosen(logits: Tensor) -> bool:
             raise RuntimeError("fused losses on CUDA need triton, which cannot be imported; enable('auto')")
         return fits and has_triton()
     return logits.device.type == "cpu" and (mode != "auto" or logits.numel() >= CPU_ENTRIES)
-
-
-def _transformed() -> bool:
-    """Whether torch.func is at work, which sees through no kernel of ours."""
-    return torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def loss(method: Method, logits: Tensor, observed: Tensor) -> Tensor | None:

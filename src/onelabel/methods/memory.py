@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from onelabel.contract import Method
+from onelabel.contract import Method, may_look
 from onelabel.methods.optim import adam
 
 if TYPE_CHECKING:
@@ -18,7 +18,8 @@ class Remembering(Method):
     """A method with memory or timing. It knows the epoch, its training set's size and which rows are a batch's.
 
     Bind first, then ``load_state_dict``: the memory of a run is restored into what `bind` allocated. The epoch is part
-    of the state, so a run stopped in the middle of one goes on without calling `begin_epoch` again.
+    of the state, so a run stopped in the middle of one goes on without calling `begin_epoch` again. Memory keeps its
+    precision in a model that is converted whole, and what is learnt is not halved.
     """
 
     clock: Tensor
@@ -108,6 +109,11 @@ class Remembering(Method):
             raise RuntimeError(
                 f"{type(self).__name__}: call bind(labels) before load_state_dict, its memory is missing"
             )
+        for name, own in self.state_dict().items():
+            if (given := state_dict.get(prefix + name)) is not None and given.shape != own.shape:
+                shapes = f"{tuple(given.shape)} in the state, {tuple(own.shape)} here"
+                remedy = "bind the labels it was trained with, and give it the same settings"
+                raise RuntimeError(f"{type(self).__name__}: {name} has shape {shapes}: {remedy}")
         super()._load_from_state_dict(state_dict, prefix, *rest)
         self.epoch, self.epochs = self.clock.tolist()
 
@@ -124,7 +130,7 @@ def check_index(index: Tensor, num_examples: int, stack: int | None) -> None:
     if index.ndim != 1 and (stack is None or index.ndim != 2 or index.shape[0] != stack):
         want = "B" if stack is None else f"B or {stack}×B"
         raise ValueError(f"index must have shape {want}, got {tuple(index.shape)}")
-    if index.device.type == "cpu" and not torch.compiler.is_compiling() and index.numel():
+    if index.numel() and may_look(index):
         check_range(index, num_examples)
 
 
