@@ -47,6 +47,21 @@ def _expected(data: Dataset, size: int = 32, mirrored: bool = False) -> np.ndarr
         return net(Augment()(images.flip(3) if mirrored else images)).mean((2, 3)).numpy()
 
 
+def test_large_pictures_go_through_a_cpu_few_at_a_time(tmp_path: Path) -> None:
+    class Batches(Net):
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            sizes.append(len(images))
+            return super().forward(images)
+
+    few = load_dataset("digits-scenes", size=32, n_train=70, n_validation=0, n_test=0).train
+    for size, most in ((32, 64), (224, 16), (448, 4)):
+        sizes: list[int] = []
+        features(few, Batches(), size=size, cache=tmp_path, device="cpu")
+        assert max(sizes) == most
+    features(few, Batches(), size=448, cache=tmp_path / "own", device="cpu", batch_size=7)
+    assert max(sizes) == 7
+
+
 def test_computed_once_and_right(scenes: Dataset, tmp_path: Path) -> None:
     net = Net()
     first = features(scenes, net, size=32, cache=tmp_path)
