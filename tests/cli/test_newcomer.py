@@ -107,6 +107,14 @@ def test_recover_overwrites_nothing_unless_forced(call: Call, tmp_path: Path, th
     assert RecoveredFile.open(tmp_path / "r.parquet").rows == ROWS - 8
 
 
+def test_a_plan_says_how_its_pictures_are_checked(call: Call, tmp_path: Path) -> None:
+    recover(call, tmp_path / "r.parquet")
+    out = tmp_path / "my plan.parquet"
+    code, told, errors = call("audit", "plan", str(tmp_path / "r.parquet"), "--rows", "5", "--out", str(out))
+    assert code == 0, errors
+    assert told.splitlines()[-1] == f"to check them: onelabel review {tmp_path}/r.parquet --audit '{out}'"
+
+
 def test_predict_overwrites_nothing_unless_forced(call: Call, tmp_path: Path) -> None:
     target = tmp_path / "labels.jsonl"
     target.write_text("mine")

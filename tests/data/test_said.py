@@ -107,6 +107,13 @@ def test_a_column_of_paths_counts_for_more_than_many_columns(class_folder: Path)
         load_dataset(file)
 
 
+def test_a_table_without_a_header_is_told_to_name_its_columns(class_folder: Path) -> None:
+    file = class_folder / "t.csv"
+    file.write_text("cat/cat0.jpg,cat\ndog/dog0.jpg,dog\n")
+    with pytest.raises(DataError, match=r"it has cat/cat0.jpg, cat; its first line should name the columns, such as"):
+        load_dataset(file)
+
+
 def test_the_delimiter_can_be_said(class_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = class_folder / "t.csv"
     file.write_text("path:label\ncat/cat0.jpg:cat\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -43,6 +44,7 @@ def plan(
     typer.echo(f"{out}: {pictures} in {groups}")
     for name, (there, chosen) in made.sizes.items():
         typer.echo(f"{name:<32} {chosen:>5} of {there:>8,}")
+    typer.echo(f"to check them: {shlex.join(['onelabel', 'review', str(recovered), '--audit', str(out)])}")
 
 
 @app.command()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv as csv_reader
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from onelabel.system import need, reading
 
 from .base import Draw, Splits
 from .cells import divided, labels_of, mention_undivided
+from .images import SUFFIXES
 from .own import Complete, Records, merge_duplicates, own_splits, part_said
 from .paths import native
 from .report import KINDS, DataError, Report
@@ -113,6 +115,8 @@ def read_records(
     where = image or _find(columns, PATH_COLUMNS)
     if where is None or where not in columns:
         remedy = "pass -o image=COLUMN (image=), or -o delimiter= (delimiter=) where these are several"
+        if any(os.path.splitext(column)[1].lower() in SUFFIXES for column in columns):
+            remedy = "its first line should name the columns, such as path,label"
         raise DataError(f"{file}: no column {image or 'of paths'}; it has {', '.join(columns)}; {remedy}")
     positive, negative = _chosen(columns, labels, LABEL_COLUMNS), _chosen(columns, negatives, NEGATIVE_COLUMNS)
     part = split or _find(columns, PART_COLUMNS)
