@@ -579,8 +579,26 @@ def test_an_empty_folder_names_the_remedy_and_nothing_else(tmp_path: Path) -> No
         "empty: no pictures found; give a folder with a folder of pictures per class, or a table"
     )  # and not "no problems"
     (tmp_path / "empty" / "notes.txt").write_text("nothing")
-    with pytest.raises(DataError, match=r"no pictures found; 1 no-class .*notes\.txt; give a folder with a folder"):
+    with pytest.raises(DataError, match=r"no pictures found; 1 not-a-picture.*notes\.txt; give a folder with a folder"):
         load_dataset(tmp_path / "empty")
+
+
+def test_phones_pictures_are_left_out_aloud_and_what_systems_leave_is_no_loss(
+    tmp_path: Path, picture: Callable[..., bytes]
+) -> None:
+    for name in ("cat/1.jpg", "dog/2.jpg"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes(picture())
+    for junk in ("Thumbs.db", "desktop.ini", ".DS_Store", "cat/Thumbs.db", "cat/._1.jpg"):
+        (tmp_path / junk).write_bytes(b"junk")
+    found = load_dataset(tmp_path, validation=0).report
+    assert (found.lost, found.names("no-class")) == (0, [])
+    phone = b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(99)
+    for name in ("cat/3.HEIC", "dog/4.jpg"):
+        (tmp_path / name).write_bytes(phone)
+    found = load_dataset(tmp_path, validation=0).report
+    assert (found.lost, found.names("other-format"), found.names("broken")) == (2, ["cat/3.HEIC"], ["dog/4.jpg"])
+    assert found.text().count("convert it to JPEG") == 2
 
 
 def test_a_single_class_that_every_row_has(tmp_path: Path, picture: Callable[..., bytes]) -> None:

@@ -44,6 +44,14 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_hidden_files_are_not_scored_and_phones_pictures_not_passed_over(tmp_path: Path) -> None:
+    for name in ("b.jpg", "._b.jpg", ".thumbs/c.jpg", "in/a.HEIC", "notes.txt", ".DS_Store"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    assert find_pictures([tmp_path]) == [f"{tmp_path}/b.jpg", f"{tmp_path}/in/a.HEIC"]
+
+
+
 @pytest.mark.parametrize("to", ["safetensors", "torchscript", "hf"])
 def test_exports_agree_with_the_run(run: Path, pictures: Path, tmp_path: Path, to: str) -> None:
     real = [p for p in find_pictures([pictures]) if "broken" not in p]

@@ -10,7 +10,7 @@ from typing import Any
 
 from .base import Draw, Part, Splits
 from .own import Complete, Records, own_splits, part_name
-from .paths import leads_up, list_pictures
+from .paths import leads_up, list_pictures, not_read
 from .report import DataError, Report
 from .sources import FileSource
 from .verify import Verify
@@ -83,7 +83,7 @@ def _scan(root: Path, folder: Path, part: Part | None, report: Report, records: 
     taken = {os.path.realpath(entry.path) for entry in entries if not entry.is_symlink()}
     for entry in entries:
         if not entry.is_dir():
-            report.add("no-class", os.path.relpath(entry.path, root))
+            report.add(not_read(entry.name) or "no-class", os.path.relpath(entry.path, root))
             continue
         if entry.is_symlink():
             real = os.path.realpath(entry.path)

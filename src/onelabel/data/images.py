@@ -25,6 +25,8 @@ Raw = bytes | str | NDArray[np.uint8]
 FORMATS = ("JPEG", "MPO", "PNG", "GIF", "BMP", "WEBP", "TIFF", "AVIF", "PPM", "JPEG2000")
 _SUFFIXES = "jpg jpeg jpe jfif mpo png apng gif bmp dib webp tif tiff avif ppm pgm pbm pnm jp2 j2k"
 SUFFIXES = frozenset(f".{suffix}" for suffix in _SUFFIXES.split())
+#: Of photographs that Pillow does not read.
+FOREIGN = frozenset({".heic", ".heif", ".hif", ".jxl"})
 MAX_PIXELS = 89_478_485  # where Pillow starts to warn: a quarter of a gigabyte decoded
 TWELVE_BITS = 4095  # the most that cameras of medicine and industry write, into files of 16 bits
 
@@ -103,7 +105,10 @@ def opened(raw: bytes | str, name: str, max_pixels: int = MAX_PIXELS) -> Iterato
         except bombs as error:
             raise ImageError("bomb", name, error) from None
         except image_module.UnidentifiedImageError:
-            raise ImageError("broken", name, "not a known picture format") from None
+            stream.seek(4)
+            phone = stream.read(4) == b"ftyp"
+            known = "HEIC, or a film: convert it to JPEG" if phone else "not a known picture format"
+            raise ImageError("broken", name, known) from None
         except MemoryError:
             raise ImageError("bomb", name, "not enough memory to decode it") from None
         except Exception as error:  # Pillow's plugins raise almost anything on hostile bytes

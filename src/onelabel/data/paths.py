@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from .images import SUFFIXES
+from .images import FOREIGN, SUFFIXES
 from .report import DataError, Report
 
 
@@ -70,11 +70,17 @@ def list_pictures(folder: str | Path, report: Report, *, base: str | Path | None
                 report.add("linked-folder", os.path.relpath(entry.path, origin), f"→ {os.path.realpath(entry.path)}")
             elif entry.is_dir():
                 stack.append(entry.path)
-            elif os.path.splitext(entry.name)[1].lower() in SUFFIXES:
-                found.append(os.path.relpath(entry.path, origin))
+            elif kind := not_read(entry.name):
+                report.add(kind, os.path.relpath(entry.path, origin))
             else:
-                report.add("not-a-picture", os.path.relpath(entry.path, origin))
+                found.append(os.path.relpath(entry.path, origin))
     return sorted(found)
+
+
+def not_read(name: str) -> str:
+    """The kind of problem with a file that by its suffix is not read as a picture; empty for one that is."""
+    suffix = os.path.splitext(name)[1].lower()
+    return "" if suffix in SUFFIXES else "other-format" if suffix in FOREIGN else "not-a-picture"
 
 
 def leads_up(path: str, folder: str | Path) -> bool:

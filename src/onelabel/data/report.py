@@ -44,6 +44,7 @@ KINDS: dict[str, tuple[bool, str]] = {
     "hidden": (False, "training sees drawn labels only, as in the papers; -o drop=none shows it all that are known"),
     "sole": (False, "one label a row and, by `complete`, no other; leave that out if nobody looked for them"),
     "undivided": (False, "cells that look like several labels; each is one class as it stands"),
+    "other-format": (True, "a photograph in a format that is not read; convert it to JPEG"),
     "not-a-picture": (False, "a file that is no picture by its name; left alone"),
     "outside": (True, "a path that leaves the data folder"),
     "animated": (False, "several frames; the first is used"),

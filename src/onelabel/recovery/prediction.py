@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from onelabel.data import DataError, ImageError, square_image
-from onelabel.data.images import SUFFIXES
+from onelabel.data.images import FOREIGN, SUFFIXES
 from onelabel.data.matrices import read_features
 from onelabel.recovery.prediction_file import PredictionFile, refuse_unreadable
 from onelabel.system import progress, say, workers
@@ -27,7 +27,7 @@ LISTS = (".txt", ".list")
 
 
 def find_pictures(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
-    """Pictures, folders (searched, in order of name), and .txt lists of paths or http(s) addresses, one per line."""
+    """Pictures, folders (searched, but for what is hidden), and .txt lists of paths or http(s) addresses, one a line."""
     found: list[str] = []
     for given in paths:
         text = os.fspath(given)
@@ -36,8 +36,8 @@ def find_pictures(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
             found.append(text)
         elif path.is_dir():
             for folder, inner, names in os.walk(path):
-                inner.sort()
-                found += [os.path.join(folder, n) for n in sorted(names) if Path(n).suffix.lower() in SUFFIXES]
+                inner[:] = sorted(name for name in inner if name[0] != ".")
+                found += [os.path.join(folder, n) for n in sorted(names) if n[0] != "." and _is_picture(n)]
         elif path.suffix.lower() in LISTS and path.is_file():
             lines = (line.strip() for line in path.read_text(encoding="utf-8").splitlines())
             base = path.parent
@@ -47,6 +47,11 @@ def find_pictures(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
         else:
             raise FileNotFoundError(f"{text}: no such picture, folder or list")
     return found
+
+
+def _is_picture(name: str) -> bool:
+    """By its suffix, also one that is not read and so counts as failed."""
+    return os.path.splitext(name)[1].lower() in SUFFIXES | FOREIGN
 
 
 def predict(
