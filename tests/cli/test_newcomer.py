@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from PIL import Image
 from onelabel.cli import main
 from onelabel.labels import Labels
 from onelabel.recovery import RecoveredFile
+from onelabel.training.carried import more_rows
 
 Call = Callable[..., tuple[int, str, str]]
 SMALL = ["--backbone", "small-cnn", "--size", "16", "--device", "cpu"]
@@ -105,6 +107,31 @@ def test_recover_overwrites_nothing_unless_forced(call: Call, tmp_path: Path, th
     code, _, errors = call(*words, "--force")
     assert code == 0, errors
     assert RecoveredFile.open(tmp_path / "r.parquet").rows == ROWS - 8
+
+
+def test_training_says_before_it_begins_that_predict_will_be_uncalibrated(call: Call, tmp_path: Path) -> None:
+    words = [*SMALL, "--method", "em", "--mode", "finetune", "--epochs", "1", "--out", str(tmp_path / "run")]
+    code, _, errors = call("train", "photos", *words)
+    assert code == 0, errors
+    lines = errors.splitlines()
+    told = "onelabel: 8 held-out rows, a calibration of predict's probabilities needs 100: more pictures"
+    assert lines.index(told) < next(i for i, line in enumerate(lines) if "epoch 1" in line)
+    assert more_rows(400) == "-o validation=0.25"
+
+
+def test_an_unfinished_run_is_called_so(call: Call, home: Path, tmp_path: Path) -> None:
+    shutil.copytree(home / "run", tmp_path / "run")
+    for name in ("result.json", "scores-validation.npy"):
+        (tmp_path / "run" / name).unlink()
+    words = ("recover", str(tmp_path / "run"), "--tuned", "--folds", "2", "--out", str(tmp_path / "r.parquet"))
+    code, told, errors = call(*words, "--data", "photos")
+    assert code == 0, errors
+    assert told.splitlines()[-1].startswith(f"{tmp_path}/run: not finished, so its best epoch so far counts")
+    assert "more pictures" not in told
+    code, told, errors = call("predict", str(tmp_path / "run"), "photos", "--out", str(tmp_path / "p.csv"))
+    assert code == 0, errors
+    assert "run: not finished" in errors
+    assert "a calibration needs" not in told
 
 
 def test_a_plan_says_how_its_pictures_are_checked(call: Call, tmp_path: Path) -> None:

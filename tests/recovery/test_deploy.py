@@ -51,7 +51,6 @@ def test_hidden_files_are_not_scored_and_phones_pictures_not_passed_over(tmp_pat
     assert find_pictures([tmp_path]) == [f"{tmp_path}/b.jpg", f"{tmp_path}/in/a.HEIC"]
 
 
-
 @pytest.mark.parametrize("to", ["safetensors", "torchscript", "hf"])
 def test_exports_agree_with_the_run(run: Path, pictures: Path, tmp_path: Path, to: str) -> None:
     real = [p for p in find_pictures([pictures]) if "broken" not in p]

@@ -41,8 +41,9 @@ def predict(
     onelabel predict runs/yeast new.npz
     """
     from onelabel.recovery import predict as work
-    from onelabel.system import refuse_existing
+    from onelabel.system import refuse_existing, say
     from onelabel.training import Run
+    from onelabel.training.again import UNFINISHED, is_unfinished
     from onelabel.training.carried import LEAST
 
     loaded = Run.load(run)
@@ -69,4 +70,7 @@ def predict(
     kind = "calibrated probabilities" if found["calibrated"] else "the classifier's sigmoids, uncalibrated"
     what = "pictures" if loaded.classifier.takes_pictures else "rows"
     why = "" if found["calibrated"] or raw else f" (a calibration needs {LEAST} validation {what} in training)"
+    if is_unfinished(run):
+        say(f"{run}: {UNFINISHED}")
+        why = ""
     typer.echo(f"{out}: {found['pictures']:,} {what}, {found['failed']:,} failed; {kind}{why}")

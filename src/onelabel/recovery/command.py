@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,7 +16,8 @@ from onelabel.recovery.inputs import Inputs, is_run, load_inputs, refuse_absent,
 from onelabel.recovery.places import rows_by_name
 from onelabel.recovery.summary import added, as_text, counted
 from onelabel.system import clear_stale, refuse_existing
-from onelabel.training.carried import FILE, LEAST, calibrate_run, is_calibrated, usable_rows
+from onelabel.training.again import UNFINISHED, is_unfinished
+from onelabel.training.carried import FILE, LEAST, calibrate_run, is_calibrated, more_rows, usable_rows
 
 #: From so many pictures on what is expected of the labels added was nearly so on VOC (docs/recovery.md).
 TRUSTED_ROWS = 4500
@@ -107,8 +107,8 @@ def run_recovery(w: Wanted, echo: Callable[[str], Any]) -> Recovered:
     echo(str(whole := added(done.summary)))
     if whole.labels and w.audit is None and len(inputs.labels) < TRUSTED_ROWS:
         echo(
-            "without an audit this may be too high where pictures are few: of VOC's 300, 1,000 and 4,574, 67%, 75% and "
-            "83% were right for 90% expected; onelabel audit plan says what to check"
+            "without an audit this may be too high where pictures are few: where 90% were expected, 67% were right of "
+            "300 VOC pictures, 75% of 1,000, 83% of 4,574; onelabel audit plan says what to check"
         )
     echo(f"intervals: {done.file.about['intervals_assume']}")
     if done.naming is not None:
@@ -134,13 +134,15 @@ def _carry(inputs: Inputs, k: float | None, echo: Callable[[str], Any]) -> None:
     if k is None and is_calibrated(inputs.run):
         return
     found = None if held is None else calibrate_run(inputs.run, held.scores, held.observed, true=held.true, k=k)
+    if found is None and is_unfinished(inputs.run.path):
+        echo(f"{inputs.run.path}: {UNFINISHED}")
+        return
     if found is None:
         rows = 0 if held is None else usable_rows(held.observed, held.true)
-        whole = len(inputs.labels) + inputs.left_out
-        share = f"-o validation={math.ceil(100 * LEAST / whole) / 100:g}" if whole >= 2 * LEAST else "more pictures"
+        more = more_rows(len(inputs.labels) + inputs.left_out)
         echo(
             f"{inputs.run.path}: {rows} validation pictures with a score and one label or all, a calibration needs "
-            f"{LEAST}: predict will give its sigmoids, uncalibrated; train with {share}"
+            f"{LEAST}: predict will give its sigmoids, uncalibrated; train with {more}"
         )
         return
     learnt = f"learnt from {found.rows:,} rows the run did not train on" + (f", at k = {k:.2f}" if k else "")

@@ -58,6 +58,10 @@ class Origin:
             return cls(source, root, dict(found.get("options", {})), labels, bool(found.get("auto", False)))
 
 
+#: What is said of a run that `is_unfinished`, after its name.
+UNFINISHED = "not finished, so its best epoch so far counts, uncalibrated; onelabel train RUN --resume goes on with it"
+
+
 def is_run(path: str | Path) -> bool:
     """Whether a path is a run folder that can be trained again."""
     return (Path(path) / FILE).is_file() and (Path(path) / "config.toml").is_file()

@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,11 @@ def usable_rows(labels: Labels, true: Any = None) -> int:
     if true is not None:
         return len(true) if np.any(true) else 0
     return int((labels.positives_per_row() == 1).sum())
+
+
+def more_rows(rows: int) -> str:
+    """What makes held-out rows enough for a calibration, of so many rows in all."""
+    return f"-o validation={math.ceil(100 * LEAST / rows) / 100:g}" if rows >= 2 * LEAST else "more pictures"
 
 
 def calibrate_run(

@@ -16,7 +16,7 @@ from onelabel.models import Classifier
 from onelabel.models.backbones import SMALL
 from onelabel.system import say
 from onelabel.training.carried import FILE as CALIBRATION
-from onelabel.training.carried import calibrate_run
+from onelabel.training.carried import LEAST, calibrate_run, more_rows, usable_rows
 from onelabel.training.checkpoint import Checkpoints, Position
 from onelabel.training.config import BY_VALIDATION, TrainConfig
 from onelabel.training.evaluate import draw_likelihood, mean_ap
@@ -97,7 +97,9 @@ def train(
         if wants_student(config, criterion, feeds):
             start = Start(classifier, folder, resumed=config.mode == "linearinit" and position.phase == 1)
         phases = phases_of(config, student=start is not None)
-        warn_of_the_time(phases, config, feeds["train"], fabric)
+        if fabric.is_global_zero:
+            warn_of_the_time(phases, config, feeds["train"], fabric)
+            warn_of_few(feeds)
         for number, phase in enumerate(phases):
             if number < position.phase:
                 continue
@@ -256,11 +258,21 @@ def warn_of_the_time(phases: list[Phase], config: TrainConfig, feed: Feed, fabri
     """Say what is quicker where a network learns many large pictures without a GPU; the bar counts one phase alone."""
     epochs = sum(phase.epochs for phase in phases if not phase.head_only)
     slow = epochs * feed.rows * config.size**2 > SLOW and config.backbone not in SMALL
-    if slow and isinstance(feed.part, Dataset) and fabric.device.type == "cpu" and fabric.is_global_zero:
+    if slow and isinstance(feed.part, Dataset) and fabric.device.type == "cpu":
         say(
             f"no GPU: {epochs} epochs of {feed.rows:,} pictures of {config.size} px may take hours; --size "
             f"{config.size // 2} takes a quarter of the time, fewer --epochs take less, --mode linear takes minutes"
         )
+
+
+def warn_of_few(feeds: Feeds) -> None:
+    """Say before the hours that what is held out will not do for a calibration."""
+    if "validation" in feeds:
+        part = feeds["validation"].part
+        rows = usable_rows(part.observed, part.true)
+        if rows < LEAST:
+            more = more_rows(feeds["train"].rows + feeds["validation"].rows)
+            say(f"{rows} held-out rows, a calibration of predict's probabilities needs {LEAST}: {more}")
 
 
 def tracks(config: TrainConfig) -> tuple[str, ...]:
