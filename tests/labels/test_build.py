@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 import torch
@@ -31,7 +32,10 @@ def test_lists_of_classes(lists: list[list[int]]) -> None:
     "y",
     [[2, 0], (2, 0), np.array([2, 0], np.uint8), torch.tensor([2, 0]), np.array([2.0, 0.0]), ["owl", "cat"],
      np.array(["owl", "cat"]), np.array(["owl", "cat"], object), [["owl"], ["cat"]],
-     [np.array([2]), torch.tensor([0])]],
+     [np.array([2]), torch.tensor([0])], [torch.tensor(2), torch.tensor(0)],
+     np.array([[2], [0]]), torch.tensor([[2], [0]]), np.array([["owl"], ["cat"]]),
+     pd.DataFrame({"label": [2, 0]}), pd.DataFrame({"label": ["owl", "cat"]}), pd.DataFrame({"a": [["owl"], ["cat"]]}),
+     pd.Series([2, 0], index=[7, 9]), pd.Series([2, 0], dtype="Int64")],
 )  # fmt: skip
 def test_one_class_per_row(y: object) -> None:
     labels = Labels.from_classes(y, class_names=NAMES)
@@ -51,7 +55,8 @@ def test_the_number_of_classes_is_read_off() -> None:
     "matrix",
     [DENSE, DENSE.tolist(), DENSE.astype(float), torch.from_numpy(DENSE), torch.from_numpy(DENSE).bfloat16(),
      scipy.sparse.csr_matrix(DENSE), scipy.sparse.coo_array(DENSE), scipy.sparse.csc_matrix(DENSE),
-     torch.from_numpy(DENSE).to_sparse(), "torch csr"],
+     torch.from_numpy(DENSE).to_sparse(), "torch csr", DENSE.astype(object), pd.DataFrame(DENSE),
+     pd.DataFrame(DENSE).astype("Int64")],
 )  # fmt: skip
 def test_ternary_matrices(matrix: object) -> None:
     if isinstance(matrix, str):
@@ -93,6 +98,13 @@ E_CLASSES = [
     ({"y": ["cat", 1], "class_names": NAMES}, TypeError, r"got 1 among names"),
     ({"y": [[0], 1]}, TypeError, r"a list of classes in every row, got 1 at row 1"),
     ({"y": np.zeros((2, 2), int)}, ValueError, r"got shape \(2, 2\); a matrix of labels goes to"),
+    (
+        {"y": pd.DataFrame({"cat": [1, 0], "dog": [0, 1]})},
+        ValueError,
+        r"got shape \(2, 2\); a matrix of labels goes to",
+    ),
+    ({"y": [0, None]}, TypeError, r"y must hold numbers, got None"),
+    ({"y": pd.Series([0, None], dtype="Int64")}, TypeError, r"y must hold numbers, got <NA>"),
     ({"y": []}, ValueError, r"num_classes must be at least 1, got 0"),
     ({"y": [0], "num_classes": 2, "class_names": NAMES}, ValueError, r"class_names must name 2 classes, got 3 names"),
     ({"y": [0], "class_names": ["a", "a"]}, ValueError, r"distinct, got 'a' twice"),
@@ -116,6 +128,8 @@ E_MATRIX = [
     (np.zeros((2, 0)), ValueError, r"at least one class, got shape \(2, 0\)"),
     ([[0], [0, 1]], ValueError, r"Z must be rectangular"),
     ([["a"]], TypeError, r"Z must hold numbers"),
+    (pd.DataFrame([[0, None]], dtype="Int64"), TypeError, r"Z must hold numbers, got <NA>"),
+    (np.array([[1, "a"]], object), TypeError, r"Z must hold numbers, got 'a'"),
     (scipy.sparse.csr_matrix([[0, 5]]), ValueError, r"got 5 at row 0, column 1"),
 ]
 

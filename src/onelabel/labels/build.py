@@ -43,12 +43,18 @@ def _is_names(values: Sequence[Any]) -> bool:
 def classes_to_csr(
     y: Any, num_classes: int | None, class_names: Sequence[str] | None
 ) -> tuple[Arrays, tuple[int, int]]:
-    """CSR of the positives `y` names: one class per row, or a list of classes per row."""
+    """CSR of the positives `y` names: one class per row (a column of them, too), or a list of classes per row."""
+    if hasattr(y, "columns"):  # a list of a DataFrame would be its columns' names
+        y = np.asarray(y)
+    if getattr(y, "ndim", 0) == 2 and y.shape[1] == 1 and not hasattr(y, "tocoo"):
+        y = y.reshape(-1)
     if isinstance(y, np.ndarray) and y.dtype.kind in "UO":
         y = y.tolist()
     lengths: Ints | None = None
     if not isinstance(y, (np.ndarray, Tensor)):
         y = list(y)
+        if y and isinstance(y[0], Tensor) and not y[0].ndim:
+            y = torch.stack(y).tolist()
         if y and not isinstance(y[0], (str, int, float, np.integer, np.floating)):
             for row, classes in enumerate(y):
                 if isinstance(classes, str) or not hasattr(classes, "__len__"):

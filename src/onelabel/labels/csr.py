@@ -24,6 +24,11 @@ def as_array(value: Any, name: str) -> NDArray[Any]:
         array = np.asarray(value)
     except ValueError:
         raise ValueError(f"{name} must be rectangular, got nested lists of unequal lengths") from None
+    if array.dtype.kind == "O":  # as pandas gives nullable numbers
+        for odd in array.flat:
+            if not isinstance(odd, (int, float, np.number, np.bool_)):
+                raise TypeError(f"{name} must hold numbers, got {odd!r}")
+        array = array.astype(np.float64)
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{name} must hold numbers, got dtype {array.dtype}")
     return array
