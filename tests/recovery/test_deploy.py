@@ -67,6 +67,9 @@ def test_exports_agree_with_the_run(run: Path, pictures: Path, tmp_path: Path, t
         assert (tmp_path / "out" / "README.md").is_file()
     if to == "safetensors":
         assert json.loads((tmp_path / "out.json").read_text())["class_names"] == list(NAMES)
+        out.unlink()
+        with pytest.raises(FileExistsError, match=r"out\.json exists"):  # what is written beside it, too
+            export_run(run, to, out)
     with pytest.raises(ValueError, match=r"to must be one of .* for a run, got 'caffe'; labels .* recovered.parquet"):
         export_run(run, "caffe", tmp_path / "x")
 

@@ -151,6 +151,13 @@ def test_nothing_is_overwritten(made: Any, tmp_path: Path) -> None:
         with pytest.raises(FileExistsError, match="nothing is overwritten"):
             export_recovered(file, to, tmp_path / "there")
     assert [p.name for p in tmp_path.iterdir()] == ["there"]
+    (tmp_path / "there" / "mine.xml").write_text("keep")
+    with pytest.raises(FileExistsError, match=r"mine.xml exists"):  # its labelling config
+        export_recovered(file, "label-studio", tmp_path / "there" / "mine.json")
+    with pytest.raises(ValueError, match=r"tasks such as tasks\.json"):
+        export_recovered(file, "label-studio", tmp_path / "there" / "tasks.xml")
+    assert sorted(p.name for p in (tmp_path / "there").iterdir()) == ["mine.txt", "mine.xml"]
+    assert (tmp_path / "there" / "mine.xml").read_text() == "keep"
     with pytest.raises(ValueError, match="did you mean 'coco'"):
         export_recovered(file, "cocoo", tmp_path / "x")
 

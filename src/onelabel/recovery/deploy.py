@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from onelabel.losses.calibrate import Calibration
-from onelabel.system import atomic_write, need
+from onelabel.system import atomic_write, need, refuse_existing
 from onelabel.training import Run
 from onelabel.training.carried import Probabilities, calibration_of
 from onelabel.training.restore import classifier_from, weights_metadata
@@ -66,6 +66,8 @@ def export_run(
         raise FileExistsError(f"{target} exists; nothing is overwritten: give another path")
     if to == "safetensors" and target.suffix != ".safetensors":
         raise ValueError(f"out must end in .safetensors, got {str(target)!r}")
+    if to == "safetensors":
+        refuse_existing(target.with_suffix(".json"))
     target.parent.mkdir(parents=True, exist_ok=True)
     inputs, real = _inputs(found, samples)
     calibration = None if raw else calibration_of(found)

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from xml.sax.saxutils import quoteattr
 
 from onelabel.recovery.table import RecoveredFile
-from onelabel.system import atomic_file, atomic_write
+from onelabel.system import atomic_file, atomic_write, refuse_existing
 
 URL = "/data/local-files/?d="
 
@@ -20,6 +20,12 @@ def write_label_studio(file: RecoveredFile, out: Path) -> Path:
     and what is called is chosen; the score is the least probability among the called, so that sorting by it shows
     doubtful pictures first.
     """
+    described = out.with_suffix(".xml")
+    if described == out:
+        raise ValueError(
+            f"{out}: expected a name for the tasks such as {out.stem}.json; the .xml beside them is the config"
+        )
+    refuse_existing(described)
     with atomic_file(out) as stream:
         stream.write(b"[")
         for n, example in enumerate(file.examples()):
@@ -41,5 +47,5 @@ def write_label_studio(file: RecoveredFile, out: Path) -> Path:
   </Choices>
 </View>
 """
-    atomic_write(out.with_suffix(".xml"), config)
+    atomic_write(described, config)
     return out
