@@ -229,6 +229,16 @@ def test_an_audit_by_keyboard(serve: Callable[..., Any], db_url: str, data: Any,
     assert page.inner_text("#cards section:nth-child(6) .big") == "3 / 3"
 
 
+def test_nobody_is_told_that_something_is_certain(shared_server: Any, new_page: Callable[..., Any]) -> None:
+    page = new_page(shared_server.url)
+    told = "async (all) => { const { chance } = await import('/static/ui.js'); return all.map(chance); }"
+    assert page.evaluate(told, [1, 0.9951, 0.994, 0.5, 0.006, 0.004, 0]) == [
+        ">99%", ">99%", "99%", "50%", "1%", "<1%", "<1%",
+    ]  # fmt: skip
+    page.wait_for_selector(OPEN_TILES)
+    assert page.get_attribute(".tile .acts button >> nth=0", "aria-label").count("% likely") == 1
+
+
 def test_select_many_note_zoom_and_names_stay_text(shared_server: Any, new_page: Callable[..., Any]) -> None:
     page = new_page(shared_server.url)
     page.click("#classes >> text=<b>horse</b>")

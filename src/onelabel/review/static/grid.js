@@ -1,7 +1,7 @@
 // By class: a page of suggestions, answered one by one or many at once.
 import { call, flush, send } from "./api.js";
 import { currentClass, filters, refreshClasses, state } from "./sidebar.js";
-import { $, askNote, count, h, interval, percent, picture, say, zoom } from "./ui.js";
+import { $, askNote, chance, count, h, interval, percent, picture, say, zoom } from "./ui.js";
 
 const WORDS = { yes: "✓ Yes", no: "✕ No", unsure: "? Unsure", skip: "Skipped", held: "With someone else", settled: "Answered already", unknown: "Gone" };
 let items = [];
@@ -48,9 +48,9 @@ function draw(nothing = "Nothing left here. Choose another class, or widen the f
 }
 
 function describe(item) {
-  const chance = item.probability === null ? "" : `, ${percent(item.probability)} likely`;
+  const likely = item.probability === null ? "" : `, ${chance(item.probability)} likely`;
   const given = item.given.length ? `, given ${item.given.join(", ")}` : "";
-  return `${item.class_name}${chance}${given}, ${item.example}`;
+  return `${item.class_name}${likely}${given}, ${item.example}`;
 }
 
 function tile(item) {
@@ -67,7 +67,7 @@ function tile(item) {
     h("button", { type: "button", class: word, tabindex: "-1", "aria-label": `${label}: ${describe(item)}`, onclick: () => answer([item], word) }, label);
   const text = h("div", { class: "text" });
   const named = state.classIndex === null || state.disagreement !== "none" ? `${item.class_name} · ` : "";
-  text.append(h("span", { class: "chance" }, named + (item.probability === null ? "" : percent(item.probability))));
+  text.append(h("span", { class: "chance" }, named + (item.probability === null ? "" : chance(item.probability))));
   text.append(h("span", { class: "muted", title: item.given.join(", ") }, item.given.length ? `given: ${item.given.join(", ")}` : item.example));
   for (const note of item.notes) text.append(h("span", { class: "muted", title: note }, `✎ ${note}`));
   return h("li", { class: "tile" }, pic, text, h("div", { class: "acts" }, act("yes", "Yes"), act("no", "No"), act("unsure", "Unsure")));

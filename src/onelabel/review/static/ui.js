@@ -16,6 +16,8 @@ export function h(tag, attributes = {}, ...children) {
 }
 
 export const percent = (x) => `${Math.round(100 * x)}%`;
+// A probability; nobody is told that something is certain.
+export const chance = (p) => (p >= 0.995 ? ">99%" : p < 0.005 ? "<1%" : percent(p));
 export const count = (n) => Math.round(n).toLocaleString("en");
 export const interval = (e) => (e ? `${percent(e.value)} (${percent(e.low)}–${percent(e.high)})` : "–");
 
