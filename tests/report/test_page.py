@@ -234,6 +234,33 @@ def test_next_steps_depend_on_what_is_there(runs: list[Any]) -> None:
     assert not any("review" in command for command in commands)
 
 
+def test_an_unfinished_run_is_to_be_resumed(runs: list[Any]) -> None:
+    begun = replace(runs[0], result={})
+    first = next_steps([begun], class_rows([begun], None), None, "photos/")[0]
+    assert first == {"text": "AN is not finished: go on with it.", "command": f"onelabel train {begun.path} --resume"}
+
+
+def test_columns_of_which_nothing_is_known_are_left_out(tmp_path: Path) -> None:
+    """As of own pictures, of which nobody knows all labels: they were columns of dashes."""
+    (full,) = synthetic(tmp_path / "known", ["a", "b", "c"], methods=("em",))
+    (run,) = synthetic(tmp_path / "own", ["a", "b", "c"], truth=False, methods=("em",))
+    result = json.loads((run / "result.json").read_text("utf-8"))
+    (run / "result.json").write_text(json.dumps({k: v for k, v in result.items() if "test" not in k}))
+    known, own = (write_report([each], tmp_path / f"{each.parent.name}.html") for each in (full, run))
+    for words in ("test mAP", "unknown labels mAP", "AP (%)", ", on test."):
+        assert words in known.read_text("utf-8")
+    text = own.read_text("utf-8")
+    tables = re.findall(r"<thead><tr>(.*?)</tr>(.*?)</table>", text, re.S)
+    assert [re.findall(r">([^<>]+)</th>", head) for head, _ in tables] == [
+        ["run", "validation mAP (%)", "validation likelihood", "best epoch", "img/s"],
+        ["class", "observed positives", "threshold"],
+    ]
+    for head, body in tables:
+        for row in re.findall(r"<tr.*?</tr>", body, re.S):
+            assert len(re.findall(r"<t[dh][ >]", row)) == len(re.findall(r"<th", head))
+    assert "test part" not in text
+
+
 def test_next_steps_name_what_is_close_unfinished_weak_or_lost(runs: list[Any]) -> None:
     an, em = (replace(run, result=dict(run.result)) for run in runs[:2])
     rows = class_rows([an, em], None)

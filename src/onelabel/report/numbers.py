@@ -184,6 +184,9 @@ def next_steps(
     def step(text: str, *command: Any) -> None:
         steps.append({"text": text, "command": shlex.join(map(str, command)) if command else ""})
 
+    for run in runs:
+        if not run.result:
+            step(f"{run.label} is not finished: go on with it.", "onelabel", "train", run.path, "--resume")
     if len(runs) == 1 and not best.full:
         step("Compare it with the other methods, all at once, as probes.", "onelabel", "compare", source or "DATA",
              *best.network)  # fmt: skip
