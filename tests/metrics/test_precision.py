@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
+from onelabel.labels import Labels
 from onelabel.metrics import _sorting, average_precision, mask_from, mean_average_precision
 
 properties = settings(deadline=None, max_examples=60)
@@ -173,6 +174,10 @@ def test_errors_name_the_argument_and_the_place(change, message):
 def test_text_is_refused():
     with pytest.raises(TypeError, match="true has dtype"):
         average_precision(np.zeros((1, 1)), np.array([["cat"]]))
+    labels = Labels.from_true([[1, 0], [0, 1]])
+    with pytest.raises(TypeError, match=r"true has dtype object; expected numbers or booleans: pass its to_dense\(\)"):
+        mean_average_precision(np.eye(2), labels)
+    assert mean_average_precision(np.eye(2), labels.to_dense() > 0) == 1
 
 
 def test_entries_outside_the_mask_may_hold_anything():

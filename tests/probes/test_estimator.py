@@ -285,9 +285,11 @@ def test_random_states_of_every_kind(data):
 
 def test_mistakes_are_answered(data):
     X, _, one = data
-    for wrong in ({"epochs": 0}, {"batch_size": 0}):
-        with pytest.raises(ValueError, match="expected 1 or more"):
+    for wrong in ({"epochs": 0}, {"batch_size": 0}, {"batch_size": 8.0}, {"epochs": "many"}):
+        with pytest.raises(ValueError, match="expected a whole number, 1 or more"):
             OneLabelClassifier(**wrong).fit(X, one)
+    with pytest.raises(TypeError, match=r"hyper: 'alpha=0.2', expected a dict of the method's settings"):
+        OneLabelClassifier("em", hyper="alpha=0.2").fit(X, one)
     with pytest.raises(ValueError, match="weight_decay must be at least 0, got -1"):
         OneLabelClassifier(weight_decay=-1).fit(X, one)
     with pytest.raises(ValueError, match="rows"):

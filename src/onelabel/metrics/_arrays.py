@@ -52,7 +52,8 @@ def as_tensor(name: str, value: Any, device: torch.device | None = None) -> tupl
         return (tensor if device is None else tensor.to(device)), False
     array = np.asarray(value)
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
-        raise TypeError(f"{name} has dtype {array.dtype}; expected numbers or booleans")
+        remedy = "pass its to_dense() > 0" if hasattr(value, "to_dense") else "convert it first, as by astype(float)"
+        raise TypeError(f"{name} has dtype {array.dtype}; expected numbers or booleans: {remedy}")
     if array.dtype.kind == "u" and array.dtype.itemsize > 1:
         array = array.astype(np.int64)
     if not (array.flags.writeable and array.dtype.isnative and all(step >= 0 for step in array.strides)):

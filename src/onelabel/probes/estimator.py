@@ -111,10 +111,12 @@ class OneLabelClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def _train(self, X: NDArray[np.float32] | SparseRows, labels: Labels) -> tuple[NDArray[Any], NDArray[Any]]:
+        if not isinstance(self.hyper, Mapping | None):
+            raise TypeError(f"hyper: {self.hyper!r}, expected a dict of the method's settings such as {{'alpha': 0.2}}")
         seed, hyper = self._seed(), dict(self.hyper or {})
         for name in ("batch_size", "epochs"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: {getattr(self, name)!r}, expected 1 or more")
+            if not isinstance(value := getattr(self, name), (int, np.integer)) or value < 1:
+                raise ValueError(f"{name}: {value!r}, expected a whole number, 1 or more")
         if self.method == "auto":
             from onelabel.probes.auto import choose
 
