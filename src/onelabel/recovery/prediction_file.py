@@ -21,7 +21,7 @@ def refuse_unreadable(class_names: Sequence[str]) -> None:
     remedy = "give an out that ends in .jsonl or .parquet"
     for name in class_names:
         if labels_of(name, "|") != [name]:
-            how = "which | divides and blanks surround"
+            how = "divided by | and without blanks around them"
             raise ValueError(f"class {name!r} cannot stand among the labels of a CSV, {how}; {remedy}")
         if name in CSV_COLUMNS:
             raise ValueError(f"class {name!r} is called as a column of the CSV ({', '.join(CSV_COLUMNS)}); {remedy}")
