@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import struct
 import zlib
 from collections.abc import Callable, Iterator
@@ -89,6 +90,19 @@ def test_thumbnails_are_small_cached_and_revalidated(hostile: Path, make_client:
 
     assert Image.open(BytesIO(first.content)).size == (240, 192)
     assert Image.open(BytesIO(client.get("/api/pictures/0/image?size=zoom").content)).size == (500, 400)
+
+
+def test_thumbnails_beside_class_folders_are_no_pictures_of_a_class(
+    hostile: Path, make_client: Callable[..., TestClient], tmp_path: Path
+) -> None:
+    from onelabel.data import load_dataset
+
+    assert make_client().get("/api/pictures/0/image").status_code == 200
+    assert list((tmp_path / "f").rglob("*.*")), "no thumbnail was kept"
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        shutil.copy(hostile / "root" / "fine.jpg", tmp_path / name)
+    assert load_dataset(tmp_path, validation=0).class_names == ("cat", "dog")
 
 
 def test_the_cache_stays_within_its_bound(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ LISTS = (".txt", ".list")
 
 
 def find_pictures(paths: Sequence[str | os.PathLike[str]]) -> list[str]:
-    """Pictures, folders (searched, but for what is hidden), and .txt lists of paths or http(s) addresses, one a line."""
+    """Pictures, folders (searched, save what is hidden), and .txt lists of paths or http(s) addresses, by line."""
     found: list[str] = []
     for given in paths:
         text = os.fspath(given)

@@ -35,13 +35,14 @@ def create_app(settings: Settings, db: Database | None = None) -> FastAPI:
         instance = str(get_meta(connection, "instance"))
         root = get_meta(connection, "root")
     roots = settings.roots or ((Path(root),) if root else ())
+    # Thumbnails are hidden: beside class folders they would be found as pictures of a class.
     services = Services(
         db=database,
         settings=settings,
         roots=roots,
         gate=Gate(database, settings, instance),
         trainer=Trainer(database, settings),
-        thumbnails=Thumbnails(settings.folder / "thumbs", settings.cache_bytes),
+        thumbnails=Thumbnails(settings.folder / ".thumbs", settings.cache_bytes),
     )
 
     @contextlib.asynccontextmanager
