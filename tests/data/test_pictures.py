@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -112,7 +113,7 @@ def test_placement_is_decided_from_free_memory_and_said(
     monkeypatch.delenv("ONELABEL_QUIET")
     pictures = device_pictures(data, 16)
     said = capsys.readouterr().err
-    assert "13 pictures of 16×16, host" in said
+    assert re.search(r"13 pictures of 16×16, 0.00 GiB, kept in memory \(\d+.\d\d GiB free\)\n", said)
     assert pictures.why in said
     monkeypatch.setattr("onelabel.data.memory.free_host_memory", lambda: 100)
     assert device_pictures(data, 16).placement == "stream"

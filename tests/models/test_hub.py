@@ -40,7 +40,8 @@ def away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_missing_weights_are_said_without_trying_again(away: Path) -> None:
     from huggingface_hub import constants
 
-    said = r"could not be had \(127\.0\.0\.1 cannot be reached, and this machine has no copy\); give weights=FILE"
+    said = r"could not be had \(127\.0\.0\.1 cannot be reached, and this machine has no copy\); "
+    said += rf"give weights=FILE \(--weights\), such as model\.safetensors of timm/{NAME} on"
     with pytest.raises(RuntimeError, match=said):
         build_backbone(NAME, weights="pretrained")
     assert constants.HF_HUB_OFFLINE is False  # as it was

@@ -52,11 +52,11 @@ def choose_placement(
     on_device = free_device_memory(device) if device_free is None else device_free
     on_host = free_host_memory() if host_free is None else host_free
     if device.type != "cpu" and needed <= share * on_device:
-        return "device", f"{_gib(needed)} of {_gib(on_device)} free on {device}: kept there"
+        return "device", f"{_gib(needed)}, kept on {device} ({_gib(on_device)} free)"
     if needed <= share * on_host:
-        where = "" if device.type == "cpu" else f", too much for {device} ({_gib(on_device)} free)"
-        return "host", f"{_gib(needed)} of {_gib(on_host)} free host memory{where}: kept in host memory"
-    return "stream", f"{_gib(needed)} is over {share:.0%} of free memory ({_gib(on_host)}): decoded again each epoch"
+        where = "" if device.type == "cpu" else f", and too much for {device}, {_gib(on_device)} free"
+        return "host", f"{_gib(needed)}, kept in memory ({_gib(on_host)} free{where})"
+    return "stream", f"{_gib(needed)}, over {share:.0%} of free memory ({_gib(on_host)}): decoded again each epoch"
 
 
 def _gib(count: int) -> str:

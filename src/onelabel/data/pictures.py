@@ -195,9 +195,9 @@ def device_pictures(
     if placement is None:
         placement, why = choose_placement(needed, place, share=share)
     else:
-        why = "as asked"
+        why = f"{placement} as asked"
     if not quiet:
-        say(f"{dataset.name}: {count:,} pictures of {size}×{size}, {placement}: {why}")
+        say(f"{dataset.name}: {count:,} pictures of {size}×{size}, {why}")
     report = Report(strict=strict)
     made: dict[str, Any] = {"size": size, "device": place, "placement": placement, "why": why, "report": report}
     if placement == "stream":

@@ -115,8 +115,10 @@ def _from_timm(name: str, *, pretrained: bool, in_chans: int) -> nn.Module:
         except Exception as error:  # no network, no such file, a hub's own errors
             first = (str(error).strip().splitlines() or [type(error).__name__])[0][:120]
             reason = f"{away} cannot be reached, and this machine has no copy" if away else first
+            hosted = getattr(timm.models.get_pretrained_cfg(name), "hf_hub_id", None)
+            where = f", such as model.safetensors of {hosted} on Hugging Face" if hosted else ""
             raise RuntimeError(
                 f"the pretrained weights of {name} could not be had ({reason}); "
-                "give weights=FILE, or weights='random' (--weights)"
+                f"give weights=FILE (--weights){where}, or 'random' to train from nothing"
             ) from error
     return made
