@@ -375,17 +375,6 @@ def test_losses_and_gradients_of_many_at_once_by_vmap(name: str) -> None:
 
 
 @every
-def test_settings_keep_their_precision_in_a_model_that_is_converted(name: str) -> None:
-    logits, observed, call = inputs(name, stack=True)
-    made = make(name, **(CASES[name][1] or {"stack": M}))
-    want = run(made, logits, observed, call)
-    for dtype in (torch.bfloat16, torch.float16, torch.float64):
-        got = run(torch.nn.ModuleList([made]).to(dtype)[0], logits, observed, call)
-        assert torch.equal(got[0], want[0])
-        assert torch.equal(got[1], want[1])
-
-
-@every
 def test_neither_inputs_nor_state_are_written_to(name: str) -> None:
     logits, observed, call = inputs(name)
     criterion = make(name)
