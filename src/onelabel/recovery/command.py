@@ -107,8 +107,8 @@ def run_recovery(w: Wanted, echo: Callable[[str], Any]) -> Recovered:
     echo(str(whole := added(done.summary)))
     if whole.labels and w.audit is None and len(inputs.labels) < TRUSTED_ROWS:
         echo(
-            "without an audit this may be too high where pictures are few: where 90% were expected, 67% were right of "
-            "300 VOC pictures, 75% of 1,000, 83% of 4,574; onelabel audit plan says what to check"
+            "without an audit this may be too high where pictures are few or made small: where 90% were expected, "
+            "67% were right of 300 VOC pictures, 75% of 1,000, 83% of 4,574; onelabel audit plan says what to check"
         )
     echo(f"intervals: {done.file.about['intervals_assume']}")
     if done.naming is not None:
