@@ -18,7 +18,8 @@ class Bar:
     def __init__(self) -> None:
         self.texts: list[str] = []
 
-    def add_task(self, *_: Any, **__: Any) -> int:
+    def add_task(self, *_: Any, probes: str, **__: Any) -> int:
+        self.probes = probes
         return 0
 
     def update(self, _: int, *, description: str, **__: Any) -> None:
@@ -58,3 +59,13 @@ def test_the_bar_ends_with_the_top_of_the_leaderboard(fitted: tuple[list[str], P
 @pytest.mark.parametrize("fitted", [(3, 1)], indirect=True)
 def test_nothing_is_said_before_a_cell_has_all_its_seeds(fitted: tuple[list[str], ProbeResults]) -> None:
     assert fitted[0][0] == ""
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, "1 probe"), (2, "2 probes")])
+def test_the_bar_counts_its_probes(monkeypatch: pytest.MonkeyPatch, count: int, said: str) -> None:
+    bar = Bar()
+    monkeypatch.setattr("onelabel.probes.progress.make_bar", lambda *_: bar)
+    X, labels = np.eye(6, dtype=np.float32), Labels.from_classes([0, 1, 2, 0, 1, 2], num_classes=3)
+    specs = grid(["an"], lr=[1e-1], batch_size=4, seeds=range(count), epochs=1)
+    fit_probes(X, labels, specs, device="cpu")
+    assert bar.probes == said

@@ -27,10 +27,11 @@ class Board:
         self.values = np.full(len(specs), -np.inf)  # the best of each probe so far
         self.bar: Any = None
         if wanted:
-            self.bar = make_bar("{task.fields[probes]} probes", "bar", "left", "{task.description}")
+            self.bar = make_bar("{task.fields[probes]}", "bar", "left", "{task.description}")
         if self.bar is not None:
             total = sum(spec.epochs / spec.batch_size for spec in specs)
-            self.task = self.bar.add_task("", total=total, probes=len(specs))
+            probes = "1 probe" if len(specs) == 1 else f"{len(specs):,} probes"
+            self.task = self.bar.add_task("", total=total, probes=probes)
 
     def advance(self, where: NDArray[Any], epoch: int, epochs: int, best: Tensor | None) -> None:
         """One epoch of the probes at `where` is done; `best` are their best values so far, S×P.
