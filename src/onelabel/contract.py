@@ -227,6 +227,13 @@ class Method(nn.Module):
         """
         return {}
 
+    @classmethod
+    def read_off(cls, names: Tensor, true: Tensor) -> dict[str, float]:
+        """Settings that follow from labels alone, without a try: how often each class is named in training, L, and rows
+        of which every label is known, n×L.
+        """
+        return {}
+
     def head(self, feature_dim: int, num_classes: int) -> nn.Module | None:
         """The classifier a method insists on (features → logits), for the model to own; None: any will do."""
         return None

@@ -102,6 +102,7 @@ def test_what_a_plan_does_not_say_is_what_it_was_before_students_of_heads(tmp_pa
         (row,) = [row for row in bench.read(tmp_path) if row.run_id == plan[0].run_id]
         assert {epoch["phase"] for epoch in row.history} == ({"linear", "student"} if student else {"linear"})
     assert [(s["student"], s["student_context"]) for s in told] == [("off", "off"), ("on", "off"), ("on", "auto")]
+    assert {s["student_annotators"] for s in told} == {"off"}
 
 
 def test_one_bad_probe_costs_only_itself(tmp_path: Path, splits: Any) -> None:

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from onelabel.labels import drop_labels
-from onelabel.losses.annotators import chances, fit_preferences, left_open
+from onelabel.losses.annotators import SLOPE, chances, fit_preferences, fit_slope, left_open
 
 
 def label_sets(rows: int, classes: int = 5, *, seed: int = 0, chance: float = 0.4) -> Tensor:
@@ -45,6 +45,53 @@ def test_the_weights_of_a_draw_are_found_on_other_rows(weights: tuple[float, ...
     found = fit_preferences(label_sets(5000, seed=3), torch.from_numpy(named)).log()
     wanted = torch.tensor(weights, dtype=torch.float64).log()
     torch.testing.assert_close(found - found.mean(), wanted - wanted.mean(), atol=0.15, rtol=0)
+
+
+def skewed(rows: int, *, seed: int = 0) -> Tensor:
+    """Label sets of eight classes, which 5% to 60% of the rows have."""
+    rng = np.random.default_rng(seed)
+    true = rng.random((rows, 8)) < np.geomspace(0.05, 0.6, 8)
+    return torch.from_numpy(true[true.any(1)].astype(np.float64))
+
+
+def named_by(true: Tensor, bias: float, *, seed: int = 0) -> Tensor:
+    drawn = drop_labels(true.numpy().astype(np.int8), scheme="frequency", bias=bias, seed=seed)
+    return torch.from_numpy(drawn.counts().positives)
+
+
+@pytest.mark.parametrize("bias", [-0.5, 0.0, 0.5, 1.0])
+def test_the_slope_is_found_on_other_rows(bias: float) -> None:
+    """Of w_l ∝ frequency_l^bias: close to the regression of log w on log n, which counts all classes alike."""
+    train = skewed(20_000, seed=1)
+    names = named_by(train, bias, seed=2)
+    x, w = names.double().log(), bias * train.mean(0).log()
+    wanted = float(((x - x.mean()) * w).sum() / (x - x.mean()).square().sum())
+    assert fit_slope(skewed(5000, seed=3), names) == pytest.approx(wanted, abs=0.08)
+
+
+def test_the_slope_is_scipys_by_plain_loops() -> None:
+    true, names = skewed(80), torch.tensor([2, 3, 5, 9, 20, 30, 60, 71])
+    rows = [np.flatnonzero(row) for row in true.numpy()]
+
+    def cost(gamma: np.ndarray) -> float:
+        named = np.zeros(8)
+        for row in rows:
+            total = sum(float(names[m]) ** gamma[0] for m in row)
+            for c in row:
+                named[c] += float(names[c]) ** gamma[0] / total / len(rows)
+        return float((gamma[0] / SLOPE) ** 2 / 2 - (names.numpy() / 200 * len(rows) * np.log(named)).sum())
+
+    assert fit_slope(true, names) == pytest.approx(minimize(cost, np.zeros(1), tol=1e-10).x[0], abs=1e-4)
+
+
+def test_a_slope_that_nothing_says_is_none() -> None:
+    true = skewed(60)
+    assert fit_slope(true, torch.full((8,), 7)) == 0  # all are named as often
+    assert fit_slope(true, torch.zeros(8)) == 0
+    assert fit_slope(torch.zeros(0, 8), torch.arange(8)) == 0
+    names = named_by(skewed(3000, seed=1), 1.0)
+    few, many = (fit_slope(skewed(rows, seed=3), names) for rows in (12, 3000))
+    assert abs(few) < many / 2
 
 
 def test_few_rows_keep_the_weights_near_one_another() -> None:

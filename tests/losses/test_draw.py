@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import onelabel
-from onelabel.losses.draw import draw_log_likelihood, log_any, posterior
+from onelabel.losses.draw import FAR, NEAR, WEIGHTED_NODES, draw_log_likelihood, log_any, posterior
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 ROWS = {
@@ -192,6 +192,35 @@ def test_weights_against_every_naming(centre: float) -> None:
     torch.testing.assert_close(draw_log_likelihood(g, observed, weights=exact(whole)), exact(want), rtol=1e-11, atol=0)
     even = draw_log_likelihood(g, observed, weights=torch.ones(8, dtype=torch.float64))
     torch.testing.assert_close(even, draw_log_likelihood(g, observed))
+
+
+@pytest.mark.parametrize(("widest", "nodes"), [(NEAR, WEIGHTED_NODES), (NEAR, 32), (FAR, 32)])
+def test_weights_far_apart_take_more_nodes(widest: float, nodes: int) -> None:
+    g = 2 * torch.randn(8, 8, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
+    w = [widest ** (i / 7) for i in range(8)]
+    want = [math.log(every_naming(row, o, w)) for o, row in enumerate(g.tolist())]
+    found = draw_log_likelihood(g, torch.eye(8, dtype=torch.int8), weights=exact(w), nodes=nodes)
+    torch.testing.assert_close(found, exact(want), rtol=0, atol=5e-4)
+    if widest == FAR:
+        few = draw_log_likelihood(g, torch.eye(8, dtype=torch.int8), weights=exact(w))
+        assert (few - exact(want)).abs().max() > 0.1, "ten nodes would do, and NEAR be too careful"
+
+
+def test_a_method_takes_as_many_nodes_as_its_weights_do() -> None:
+    """Of classes named 1 to 3,000 times: each model of a stack by itself, and none beyond FAR."""
+    counts = [3000, 400, 60, 9, 1]
+    matrix = torch.zeros(sum(counts), 5, dtype=torch.int8)
+    matrix[torch.arange(len(matrix)), torch.arange(5).repeat_interleave(torch.tensor(counts))] = 1
+    labels = onelabel.Labels.from_matrix(matrix.numpy())
+    g = torch.randn(5, 5, generator=torch.Generator().manual_seed(10), dtype=torch.float64)
+    observed, gammas = torch.eye(5, dtype=torch.int8), (0.2, 0.5, 2.0)
+    losses = onelabel.method("roll-call", gamma=gammas, alpha=[0.0] * 3).bind(labels)(g.expand(3, 5, 5), observed)
+    for found, gamma in zip(losses, gammas, strict=True):
+        alone = onelabel.method("roll-call", gamma=gamma, alpha=0.0).bind(labels)(g, observed)
+        torch.testing.assert_close(found, alone)
+        w = [max((n / 3000) ** gamma, 1 / FAR) for n in counts]
+        want = [math.log(every_naming(row, o, w)) for o, row in enumerate(g.tolist())]
+        assert alone.item() == pytest.approx(-sum(want) / 25, abs=5e-4 / 5)
 
 
 @pytest.mark.parametrize("together", [1, 4 * 24, 5 * 24])

@@ -262,8 +262,9 @@ def test_a_student_of_a_head_alone(context: str, tmp_path: Path, monkeypatch: py
 def as_of_before(run: Path, **then: Any) -> None:
     """The run's settings as they were written before teachers asked other classes, and heads had students."""
     lines = (run / "config.toml").read_text().splitlines()
-    assert any(line.startswith("student_context") for line in lines)
-    lines = [line for line in lines if line.split(" = ")[0] not in ("student_context", *then)]
+    new = {"student_context", "student_annotators"}
+    assert new <= {line.split(" = ")[0] for line in lines}
+    lines = [line for line in lines if line.split(" = ")[0] not in new | set(then)]
     said = [f"{name} = {value!r}".replace("'", '"') for name, value in then.items()]
     (run / "config.toml").write_text("\n".join([*said, *lines]))
     for state in (run / "checkpoint").glob("*/state.json"):
@@ -293,6 +294,7 @@ def test_a_teacher_begun_before_it_asked_other_classes_asks_none(tmp_path: Path)
     ended = go(tmp_path / "run")
     assert ended is not None
     assert (ended.config.student, ended.config.student_context) == ("auto", "off")
+    assert ended.config.student_annotators == "off"
     assert ended.history[-1]["phase"] == "student"
 
 

@@ -18,6 +18,7 @@ from onelabel.contract import Method
 from onelabel.data import FeatureDataset, Splits
 from onelabel.labels import drop_labels
 from onelabel.losses import EM, RollCall
+from onelabel.losses.annotators import fit_slope
 from onelabel.losses.naming import NamingHead, with_naming
 from onelabel.models import Classifier
 from onelabel.probes import ProbeSpec, fit_probes
@@ -57,14 +58,23 @@ def test_the_trials_are_around_the_default() -> None:
     assert Method.trials(20) == {}
 
 
-def by_hand(splits: Splits[Any], held: Any, epochs: int = 10) -> dict[str, float]:
+def by_hand(splits: Splits[Any], held: Any, epochs: int = 10, **told: float) -> dict[str, float]:
     """The settings of the best of fifteen probes, trained for themselves."""
-    tried = [dict(zip(RollCall.trials(8), values, strict=True)) for values in product(*RollCall.trials(8).values())]
+    values = product(*RollCall.trials(8).values())
+    tried = [told | dict(zip(RollCall.trials(8), each, strict=True)) for each in values]
     specs = [ProbeSpec("roll-call", hyper, lr=3e-3, batch_size=16, epochs=epochs) for hyper in tried]
     assert len(specs) == 15
     assert splits.validation is not None
     results = fit_probes(splits.train.X, splits.train.observed, specs, validation=(splits.validation.X, held))
     return tried[results.best]
+
+
+def annotators(splits: Splits[Any]) -> dict[str, float]:
+    """What a student's teacher is told, by hand."""
+    assert splits.validation is not None
+    names = torch.from_numpy(splits.train.observed.counts().positives)
+    slope = fit_slope(torch.from_numpy(splits.validation.true), names)
+    return {"gamma": round(0.3 + max(0.0, slope), 3)}
 
 
 def test_held_out_rows_choose() -> None:
@@ -74,7 +84,7 @@ def test_held_out_rows_choose() -> None:
         splits = features(rows=rows, noise=noise)
         assert splits.validation is not None
         run = train(splits, **LINEAR)
-        assert run.result["hyper"] == by_hand(splits, splits.validation.true)
+        assert run.result["hyper"] == by_hand(splits, splits.validation.true, **annotators(splits))
         blind = replace(splits, validation=replace(splits.validation, true=None))
         found = train(blind, **{**LINEAR, "epochs": 2}).result["hyper"]
         assert found == by_hand(splits, splits.validation.observed, epochs=2)
@@ -96,7 +106,9 @@ def test_the_run_is_that_of_what_was_chosen() -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"hyper": {"alpha": 0.3, "naming": 0}},
+        {"hyper": {"alpha": 0.3, "naming": 0, "gamma": 0.2}},
+        {"hyper": {"alpha": 0.3, "naming": 0}, "student_annotators": "off"},
+        {"hyper": {"alpha": 0.3, "naming": 0}, "student": "off"},
         {"select": "last"},
         {"method": "em"},
         {"method": onelabel.method("roll-call")},
@@ -104,6 +116,35 @@ def test_the_run_is_that_of_what_was_chosen() -> None:
 )
 def test_nothing_is_tried_where_it_was_told_or_cannot_be_judged(settings: dict[str, Any]) -> None:
     assert "hyper" not in train(features(noise=1.0), **{**LINEAR, "epochs": 1, **settings}).result
+
+
+def skewed(bias: float, *, true: bool = True) -> Splits[Any]:
+    """Labels of 3% to 60% of the rows; annotators who take common ones by frequency^bias."""
+    rng = np.random.default_rng(0)
+    hidden = rng.random((900, 8))
+    there = (hidden < np.geomspace(0.03, 0.6, 8)).astype(np.uint8)
+    X, there = hidden[there.any(1)].astype(np.float32), there[there.any(1)]
+    names = tuple(f"c{i}" for i in range(8))
+    cuts = {"train": slice(0, 400), "validation": slice(400, None)}
+    parts = {
+        name: FeatureDataset(name, names, X[cut], drop_labels(there[cut], scheme="frequency", bias=bias), there[cut])
+        for name, cut in cuts.items()
+    }
+    if not true:
+        parts["validation"] = replace(parts["validation"], true=None)
+    return Splits("skewed", **parts)
+
+
+def test_a_teacher_is_told_whom_annotators_prefer() -> None:
+    """Where common classes are named first, by true labels of held-out rows, the more the stronger."""
+    how = {**LINEAR, "epochs": 1, "hyper": {"alpha": 0.1, "naming": 0.0}}
+    found = [train(skewed(bias), **how).result["hyper"]["gamma"] for bias in (-1.0, 0.5, 1.5)]
+    assert found == [annotators(skewed(bias))["gamma"] for bias in (-1.0, 0.5, 1.5)]
+    assert found[0] == 0.3  # who prefers rare ones changes nothing
+    assert 0.35 < found[1] < found[2]
+    assert "hyper" not in train(skewed(1.5, true=False), **how).result
+    other = train(skewed(1.5), **{**LINEAR, "epochs": 1, "method": "em", "student": "on"})
+    assert "hyper" not in other.result
 
 
 def test_no_held_out_rows() -> None:

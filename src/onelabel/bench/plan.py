@@ -22,7 +22,7 @@ from onelabel.contract import method_info
 
 Hyper = Mapping[str, Any]
 #: What settings mean that a plan does not say: as published, and as rows were made before training had more to offer.
-UNSAID = {"empty_classes": "zero", "student_context": "off"}
+UNSAID = {"empty_classes": "zero", "student_annotators": "off", "student_context": "off"}
 #: Runs by which the next is timed; older ones may be of a busier machine or of slower code.
 LATEST = 12
 

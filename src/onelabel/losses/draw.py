@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from onelabel.contract import Batch, Hyper, Method, register
+from onelabel.losses.annotators import fit_slope
 from onelabel.losses.curves import entropy, nll, same, unified
 from onelabel.losses.naming import NamingHead, with_naming
 
@@ -27,15 +28,24 @@ def _rule(n: int) -> Rule:
 #: 1−t and the logarithm of the weight of every node t of ∫₀¹ dt. n nodes are exact for 2n classes; 32 of them are for
 #: 64, and beyond that to 1e-10 while at most 150 of the classes are expected to be present.
 RULES = tuple(_rule(n) for n in range(1, 33))
-#: Nodes that weights take at least: their powers of t are no polynomial, and 10 nodes see them to 4e-4.
+#: Nodes that weights take at least: their powers of t are no polynomial, and 10 nodes see them to 5e-4 while the
+#: largest is at most NEAR times the smallest, all 32 while it is at most FAR times.
 WEIGHTED_NODES = 10
+NEAR, FAR = 11.0, 150.0
+#: What is right for an even draw: a pull to ½ overrates rare classes, and takes common ones for too weak rivals.
+GAMMA = 0.3
 #: Entries, of nodes, rows and classes, that a CPU is given at once: a step's loss takes a third to two thirds of what
 #: it takes node by node (`benchmarks/draw.py`). Where fewer than four nodes fit, they come one by one.
 TOGETHER = 300_000
 
 
 def draw_log_likelihood(
-    logits: Tensor, observed: Tensor, *, weights: Tensor | None = None, exact: int | None = None
+    logits: Tensor,
+    observed: Tensor,
+    *,
+    weights: Tensor | None = None,
+    nodes: int = WEIGHTED_NODES,
+    exact: int | None = None,
 ) -> Tensor:
     """log P(observed | x) of every row, …×B, where y_l ~ Bernoulli(σ(logit_l)) are independent given x.
 
@@ -52,6 +62,7 @@ def draw_log_likelihood(
 
     Args:
         weights: …×L numbers of 1 or more, the smallest best 1; only their ratios matter. They exclude `exact`.
+        nodes: of the integral with weights, at least: 32 where one is more than NEAR times another.
         exact: of more than 2·exact classes only a row's `exact` likeliest enter one by one, the others by their sum,
             log(1−p+p·t) ≈ −p·(1−t), off by p²/2 at most: for thousands of classes, of which few are likely.
     """
@@ -63,7 +74,7 @@ def draw_log_likelihood(
         terms = _at_nodes(p, exact)[0]
     else:
         own = torch.where(one, (weights * positive).sum(-1), 1.0)
-        rule = RULES[min(max((p.shape[-1] + 1) // 2, WEIGHTED_NODES), len(RULES)) - 1]
+        rule = RULES[min(max((p.shape[-1] + 1) // 2, nodes), len(RULES)) - 1]
         terms = _weighted(p, weights, own, rule)
     return known + torch.logsumexp(terms, -1).masked_fill(~one, 0.0)
 
@@ -150,7 +161,8 @@ class RollCall(Method):
     Args:
         alpha: weight of the pull of unknown entries to ½; None is √(0.2/L), 0.1 for VOC's 20 classes. Which is best
             depends on the features more than on L: `trials` are around it.
-        gamma: 0 is an even draw, as it is before `bind` has counted.
+        gamma: 0 is an even draw, as it is before `bind` has counted; weights are kept within a factor of FAR. A
+            student's teacher takes more where held-out rows say that common classes are named sooner (`read_off`).
         naming: share λ of the naming distribution in a label's logit, (1−λ)·s_l + λ·log softmax(s)_l. The draw leaves
             open what is added to all of a row's scores; λ takes so much of it away. The classifier does it (`head`),
             and on frozen features `trials` have 0, ½ and 1; a network that is fine-tuned is better left at 0.
@@ -159,7 +171,7 @@ class RollCall(Method):
 
     hyper: ClassVar = {
         "alpha": Hyper("weight of the pull of unknown entries to ½, None for √(0.2/L)", 0, 10, (0.05, 0.1, 0.2)),
-        "gamma": Hyper("how much sooner a common class is named", 0, 1, (0.0, 0.3, 0.6)),
+        "gamma": Hyper("how much sooner a common class is named", 0, 4, (0.0, 0.3, 0.6)),
         "naming": Hyper("share of log softmax in the classifier's logits", 0, 1, (0.0, 0.5, 1.0)),
     }
     student = True
@@ -168,7 +180,7 @@ class RollCall(Method):
         self,
         *,
         alpha: Any = None,
-        gamma: Any = 0.3,
+        gamma: Any = GAMMA,
         naming: Any = 0.0,
         pull: Literal["coin", "entropy"] = "coin",
         stack: int | None = None,
@@ -177,19 +189,32 @@ class RollCall(Method):
             raise ValueError(f"pull must be 'coin' or 'entropy', got {pull!r}")
         super().__init__(alpha=alpha, gamma=gamma, naming=naming, pull=pull, stack=stack)
         self.sooner: Tensor
+        self.far: Tensor
+        self._wide = [False]
         self.register_buffer("sooner", torch.zeros(0, dtype=torch.float64), persistent=False)
+        self.register_buffer("far", torch.zeros(0, dtype=torch.bool), persistent=False)
 
     def bind(self, labels: Labels) -> Method:
         named = torch.from_numpy(labels.counts().positives).clamp(min=1).double()
         self.sooner = torch.log(named / named.amin()).to(self.sooner.device)
+        spread = float(self.sooner.max())
+        self._wide = [gamma * spread > math.log(NEAR) for gamma in self.each("gamma")]
+        self.far = torch.tensor(self._wide, device=self.sooner.device)
         return self
 
     def compute(self, batch: Batch) -> Tensor:
         logits, observed = batch.logits, batch.observed
-        likelihood = draw_log_likelihood(logits, observed, weights=self._weights(logits))
         pull = -entropy(logits) if self.pull == "entropy" else nll(logits.abs()) + logits.abs() / 2
         alpha = _alpha(logits.shape[-1]) if self.alpha is None else self.alpha
+        likelihood = self._log_likelihood(logits, observed)
         return self.reduce(alpha * pull.masked_fill(observed != 0, 0.0)) - (likelihood / logits.shape[-1]).mean(-1)
+
+    def _log_likelihood(self, logits: Tensor, observed: Tensor) -> Tensor:
+        """With as many nodes as each model's weights take, whatever the others of its stack do."""
+        rules = [WEIGHTED_NODES] * (not all(self._wide)) + [len(RULES)] * any(self._wide)
+        weights = self._weights(logits)
+        few, *many = (draw_log_likelihood(logits, observed, weights=weights, nodes=nodes) for nodes in rules)
+        return torch.where(self.far[:, None], many[0], few) if many else few
 
     def presence(self, outputs: Tensor) -> Tensor:
         return outputs if same(self.naming, 0.0) else with_naming(outputs, self.naming)
@@ -203,11 +228,18 @@ class RollCall(Method):
         alpha = tuple(float(f"{factor * _alpha(num_classes):.4g}") for factor in (0.25, 0.5, 1, 2, 4))
         return {"alpha": alpha, "naming": (0.0, 0.5, 1.0)} if frozen else {"alpha": alpha}
 
+    @classmethod
+    def read_off(cls, names: Tensor, true: Tensor) -> dict[str, float]:
+        """What annotators prefer beside the γ of an even draw, as far as they prefer common classes."""
+        return {"gamma": round(GAMMA + max(0.0, fit_slope(true, names)), 3)}
+
     def _weights(self, logits: Tensor) -> Tensor | None:
-        """w_l = (n_l / min n)^γ, or None where it is the same for all."""
+        """w_l = (n_l / min n)^γ, the least brought within FAR of the largest; None where all are the same."""
         if not self.sooner.numel() or same(self.gamma, 0.0):
             return None
-        return (self.gamma * self.sooner.to(logits.dtype)).exp()
+        log_w = self.gamma * self.sooner.to(logits.dtype)
+        beyond = (log_w.amax(-1, keepdim=True) - math.log(FAR)).clamp(min=0)
+        return (log_w - beyond).clamp(min=0).exp()
 
 
 def _alpha(num_classes: int) -> float:

@@ -57,6 +57,7 @@ class TrainConfig:
     # after training, a student of the method's calibrated probabilities; "auto": where the method asks for one
     student: Literal["auto", "on", "off"] = "auto"
     student_looks: Literal["closer", "whole"] = "closer"  # whether its teacher looks at parts of the pictures too
+    student_annotators: Switch = "auto"  # whether its teacher is told whom annotators prefer, where such rows say so
     student_context: Switch = "auto"  # whether the other classes count where held-out rows with true labels say so
     student_smoothing: float | None = None  # towards ½; None: 0.2 with a cosine schedule, 0.1 for a head, else 0
     # selection
@@ -156,6 +157,7 @@ class TrainConfig:
         """Read a TOML file; keys that are not settings, such as a recipe's notes, are an error."""
         settings = read_toml(path)
         check_schema(settings.pop("schema_version", 1), SCHEMA, path)
+        settings.setdefault("student_annotators", "off")  # of before teachers were told of them
         if "student_context" not in settings:  # of before teachers asked other classes, and heads had students
             settings |= {"student_context": "off", **({"student": "off"} if settings.get("mode") == "linear" else {})}
         with reading(path, "the settings of a run"):

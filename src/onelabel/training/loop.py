@@ -108,7 +108,7 @@ def train(
             if trained is None or phase.name != "student":  # who is taught has what the teacher had
                 trained, own = subject(classifier, feeds, criterion, fabric, config, phase)
             if phase.name == "linear" and position.begins and not isinstance(method, Method):
-                position.hyper = tune(config, own, phase, fabric)
+                position.hyper = tune(config, own, phase, fabric, teaches=start is not None)
                 if position.hyper:
                     config = replace(config, hyper={**config.hyper, **position.hyper})
                     criterion = fresh_method(config, method, splits, classifier)

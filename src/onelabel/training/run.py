@@ -128,7 +128,8 @@ def as_begun(config: TrainConfig, folder: str | Path | None) -> TrainConfig:
     if path is None or not path.is_file():
         return config
     before = TrainConfig.load(path)
-    auto = {name for name in ("precision", "student", "student_context") if getattr(config, name) == "auto"}
+    told = ("precision", "student", "student_annotators", "student_context")
+    auto = {name for name in told if getattr(config, name) == "auto"}
     kept = {name: getattr(before, name) for name in (*auto, "empty_classes")}
     if config.mode == "linear" and kept.get("student") == "off":  # and nothing to smooth
         kept["student_smoothing"] = before.resolved().student_smoothing
