@@ -214,10 +214,16 @@ def test_a_method_takes_as_many_nodes_as_its_weights_do() -> None:
     labels = onelabel.Labels.from_matrix(matrix.numpy())
     g = torch.randn(5, 5, generator=torch.Generator().manual_seed(10), dtype=torch.float64)
     observed, gammas = torch.eye(5, dtype=torch.int8), (0.2, 0.5, 2.0)
-    losses = onelabel.method("roll-call", gamma=gammas, alpha=[0.0] * 3).bind(labels)(g.expand(3, 5, 5), observed)
+    losses = onelabel.method("roll-call", preference=gammas, gamma=[0.0] * 3, alpha=0.0).bind(labels)(
+        g.expand(3, 5, 5), observed
+    )
     for found, gamma in zip(losses, gammas, strict=True):
-        alone = onelabel.method("roll-call", gamma=gamma, alpha=0.0).bind(labels)(g, observed)
+        alone = onelabel.method("roll-call", gamma=0.0, preference=gamma, alpha=0.0).bind(labels)(g, observed)
         torch.testing.assert_close(found, alone)
+        torch.testing.assert_close(
+            onelabel.method("roll-call", gamma=0.15, preference=gamma - 0.15, alpha=0.0).bind(labels)(g, observed),
+            alone,
+        )
         w = [max((n / 3000) ** gamma, 1 / FAR) for n in counts]
         want = [math.log(every_naming(row, o, w)) for o, row in enumerate(g.tolist())]
         assert alone.item() == pytest.approx(-sum(want) / 25, abs=5e-4 / 5)

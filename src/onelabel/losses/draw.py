@@ -32,8 +32,6 @@ RULES = tuple(_rule(n) for n in range(1, 33))
 #: largest is at most NEAR times the smallest, all 32 while it is at most FAR times.
 WEIGHTED_NODES = 10
 NEAR, FAR = 11.0, 150.0
-#: What is right for an even draw: a pull to ½ overrates rare classes, and takes common ones for too weak rivals.
-GAMMA = 0.3
 #: Entries, of nodes, rows and classes, that a CPU is given at once: a step's loss takes a third to two thirds of what
 #: it takes node by node (`benchmarks/draw.py`). Where fewer than four nodes fit, they come one by one.
 TOGETHER = 300_000
@@ -154,15 +152,16 @@ class RollCall(Method):
 
         −(1/L)·log P(o | x) + (α/L)·Σ_{l: z=0} ½·(−log p_l − log(1−p_l)),   P(o | x) = p_o·E[w_o / (w_o + Σ w_l·y_l)]
 
-    with w_l = n_l^γ, n_l how often class l is observed in training: to have named a common class says less against
+    with w_l = n_l^(γ+β), n_l how often class l is observed in training: to have named a common class says less against
     the others (docs/roll-call.md). EM has −log p_o in the likelihood's place, as if o had been asked about; a picture
     in which o had rivals says more about the rivals. A student follows.
 
     Args:
         alpha: weight of the pull of unknown entries to ½; None is √(0.2/L), 0.1 for VOC's 20 classes. Which is best
             depends on the features more than on L: `trials` are around it.
-        gamma: 0 is an even draw, as it is before `bind` has counted; weights are kept within a factor of FAR. A
-            student's teacher takes more where held-out rows say that common classes are named sooner (`read_off`).
+        gamma: γ, the weights of an even draw; all are 1 before `bind` has counted, and kept within a factor of FAR.
+        preference: β, how much sooner annotators name common classes. A student's teacher takes what held-out rows say
+            of it (`read_off`).
         naming: share λ of the naming distribution in a label's logit, (1−λ)·s_l + λ·log softmax(s)_l. The draw leaves
             open what is added to all of a row's scores; λ takes so much of it away. The classifier does it (`head`),
             and on frozen features `trials` have 0, ½ and 1; a network that is fine-tuned is better left at 0.
@@ -171,7 +170,8 @@ class RollCall(Method):
 
     hyper: ClassVar = {
         "alpha": Hyper("weight of the pull of unknown entries to ½, None for √(0.2/L)", 0, 10, (0.05, 0.1, 0.2)),
-        "gamma": Hyper("how much sooner a common class is named", 0, 4, (0.0, 0.3, 0.6)),
+        "gamma": Hyper("how much a common class counts as a rival", 0, 1, (0.0, 0.3, 0.6)),
+        "preference": Hyper("how much sooner annotators name a common class", 0, 4),
         "naming": Hyper("share of log softmax in the classifier's logits", 0, 1, (0.0, 0.5, 1.0)),
     }
     student = True
@@ -180,14 +180,15 @@ class RollCall(Method):
         self,
         *,
         alpha: Any = None,
-        gamma: Any = GAMMA,
+        gamma: Any = 0.3,
+        preference: Any = 0.0,
         naming: Any = 0.0,
         pull: Literal["coin", "entropy"] = "coin",
         stack: int | None = None,
     ) -> None:
         if pull not in ("coin", "entropy"):
             raise ValueError(f"pull must be 'coin' or 'entropy', got {pull!r}")
-        super().__init__(alpha=alpha, gamma=gamma, naming=naming, pull=pull, stack=stack)
+        super().__init__(alpha=alpha, gamma=gamma, preference=preference, naming=naming, pull=pull, stack=stack)
         self.sooner: Tensor
         self.far: Tensor
         self._wide = [False]
@@ -198,7 +199,8 @@ class RollCall(Method):
         named = torch.from_numpy(labels.counts().positives).clamp(min=1).double()
         self.sooner = torch.log(named / named.amin()).to(self.sooner.device)
         spread = float(self.sooner.max())
-        self._wide = [gamma * spread > math.log(NEAR) for gamma in self.each("gamma")]
+        powers = map(sum, zip(self.each("gamma"), self.each("preference"), strict=True))
+        self._wide = [power * spread > math.log(NEAR) for power in powers]
         self.far = torch.tensor(self._wide, device=self.sooner.device)
         return self
 
@@ -230,14 +232,14 @@ class RollCall(Method):
 
     @classmethod
     def read_off(cls, names: Tensor, true: Tensor) -> dict[str, float]:
-        """What annotators prefer beside the γ of an even draw, as far as they prefer common classes."""
-        return {"gamma": round(GAMMA + max(0.0, fit_slope(true, names)), 3)}
+        """What annotators prefer, as far as they prefer common classes."""
+        return {"preference": round(max(0.0, fit_slope(true, names)), 3)}
 
     def _weights(self, logits: Tensor) -> Tensor | None:
-        """w_l = (n_l / min n)^γ, the least brought within FAR of the largest; None where all are the same."""
-        if not self.sooner.numel() or same(self.gamma, 0.0):
+        """w_l = (n_l / min n)^(γ+β), the least brought within FAR of the largest; None where all are the same."""
+        if not self.sooner.numel() or (same(self.gamma, 0.0) and same(self.preference, 0.0)):
             return None
-        log_w = self.gamma * self.sooner.to(logits.dtype)
+        log_w = (self.gamma + self.preference) * self.sooner.to(logits.dtype)
         beyond = (log_w.amax(-1, keepdim=True) - math.log(FAR)).clamp(min=0)
         return (log_w - beyond).clamp(min=0).exp()
 

@@ -157,7 +157,7 @@ class TrainConfig:
         """Read a TOML file; keys that are not settings, such as a recipe's notes, are an error."""
         settings = read_toml(path)
         check_schema(settings.pop("schema_version", 1), SCHEMA, path)
-        settings.setdefault("student_annotators", "off")  # of before teachers were told of them
+        settings.setdefault("student_annotators", "off")  # of before their teachers were told
         if "student_context" not in settings:  # of before teachers asked other classes, and heads had students
             settings |= {"student_context": "off", **({"student": "off"} if settings.get("mode") == "linear" else {})}
         with reading(path, "the settings of a run"):
