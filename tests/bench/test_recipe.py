@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
-from onelabel import bench, list_methods, method
+from onelabel import bench, contract, list_methods, method, method_info
 from onelabel.bench.protocols import PROTOCOLS, protocol
 from onelabel.bench.recipe import FOLDER, list_recipes, product, recipe, settled, variants
+from onelabel.losses import EM
 from onelabel.training.config import TrainConfig
 from onelabel.training.recipes import settings_from
 
@@ -117,8 +119,29 @@ def test_a_grid_holds_the_planes_of_a_figure_and_leaves_what_is_fixed() -> None:
     assert len({p["alpha"] for p in recipe("voc2012", "lasd", "finetune", OURS).grid()}) == 5
     ablation = recipe("voc2012", "gr:pseudo", "linear", OURS)
     assert ablation.grid() == [ablation.hyper]
-    assert [p["alpha"] for p in recipe("mine", "em", "linear", OURS).grid()[1:]] == [0.01, 0.02, 0.1, 0.2, 0.4, 0.9]
+    own = recipe("mine", "em", "linear", OURS).grid()
+    assert own[0] == {}
+    assert [p["alpha"] for p in own[1:]] == [0.01, 0.02, 0.1, 0.4, 0.9]  # its default, 0.2, is the first
+    gr = [{**method_info("gr").defaults, **p} for p in recipe("mine", "gr", "linear", OURS).grid()]
+    assert len(gr) == len({str(sorted(p.items(), key=str)) for p in gr}) == 40
     assert recipe("voc2012", "an", "linear", OURS).grid() == [{}]
+
+
+def test_a_method_of_ones_own_is_searched_over_what_it_says_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contract, "_REGISTRY", dict(contract._REGISTRY))
+    entry = {"title": "t", "paper": "p", "year": 2026, "formula": "f"}
+
+    @contract.register("mine", **entry, alpha=0.4)
+    class Mine(EM):
+        hyper: ClassVar = {**EM.hyper, "expected_positives": contract.Hyper("k", 0, 9, (1.5, 2.5))}
+
+        def __init__(self, *, alpha: Any = 0.2, expected_positives: Any = 1.5, stack: int | None = None) -> None:
+            super().__init__(alpha=alpha, stack=stack)
+
+    found = recipe("voc2012", "mine", "linear", OURS, k=2.0)  # k is the data's, not searched
+    assert [p.get("alpha") for p in found.grid()] == [None, 0.01, 0.02, 0.1, 0.2, 0.9]
+    assert {p["expected_positives"] for p in found.grid()} == {2.0}
+    assert found.search == {}  # rates and batch sizes are the protocols' own
 
 
 def test_roles_table_learns_ten_times_as_fast_by_itself() -> None:

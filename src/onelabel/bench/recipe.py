@@ -9,7 +9,7 @@ combinations of it; several [[search.hyper]] are the planes of a figure, each ar
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,12 +39,15 @@ class Recipe:
     planes: tuple[dict[str, list[Any]], ...] = ()  #: of [search.hyper]
 
     def grid(self) -> list[dict[str, Any]]:
-        """The method's settings at every point of its search, the recipe's own first."""
-        made = [self.hyper]
-        for plane in self.planes:
-            for point in product(plane):
-                hyper = {**self.hyper, **settled(self.method, point)}
-                made += [hyper] if hyper not in made else []
+        """The method's settings at every point of its search, the recipe's own first; no point twice."""
+        defaults = method_info(self.method).defaults
+        made, seen = [self.hyper], [{**defaults, **self.hyper}]
+        for point in (point for plane in self.planes for point in product(plane)):
+            hyper = {**self.hyper, **settled(self.method, point)}
+            whole = {**defaults, **hyper}  # what is not said is the default
+            if whole not in seen:
+                made.append(hyper)
+                seen.append(whole)
         return made
 
 
@@ -100,17 +103,19 @@ def recipe(dataset: str, name: str, mode: str, protocol: Protocol, k: float | No
     The protocol's settings, then the recipe's; the number of epochs is the recipe's when fine-tuning (a method's
     schedule belongs to it) and the protocol's otherwise. A dataset without recipes takes the method's
     defaults, for features with what lets it be a probe, and `k` as the expected positives. What a mode fixes is not
-    searched in it, and ablations are not searched: they stand beside the recipe's values.
+    searched in it, and ablations are not searched: they stand beside the recipe's values. A method that has no recipe
+    anywhere is searched over the values that its own `hyper` says are worth it.
     """
     if mode not in MODES:
         raise ValueError(f"mode: {mode!r}, expected {', '.join(MODES)}")
     method, _, variant = name.partition(":")
-    method_info(method)  # an unknown name is answered with the nearest
+    info = method_info(method)  # an unknown name is answered with the nearest
     path = recipe_file(dataset, method)
     found: dict[str, Any] = settings_from(path, {"mode": mode}) if path else {"mode": mode}
     hyper = dict(found.pop("hyper", {}))
     source = path or recipe_file(MODEL, method)
-    whole: dict[str, Any] = read_toml(source) if source else {}
+    worth = {key: each.search for key, each in info.hyper.items() if each.search}
+    whole: dict[str, Any] = read_toml(source) if source else {"search": {"hyper": worth}}
     fixed = dict(whole.get(mode, {}).get("hyper", {}))
     if path is None:  # what makes it a method for features is of no dataset
         hyper = {**({K: k} if k is not None and takes(method, K) else {}), **fixed}
@@ -129,11 +134,11 @@ def recipe(dataset: str, name: str, mode: str, protocol: Protocol, k: float | No
         hyper,
         {**protocol.settings(mode), **found},
         {key: list(values) for key, values in search.items() if key != "hyper"},
-        () if variant else _planes(search.get("hyper", []), fixed),
+        () if variant else _planes(search.get("hyper", []), {K, *fixed}),
     )
 
 
-def _planes(given: Any, fixed: Mapping[str, Any]) -> tuple[dict[str, list[Any]], ...]:
+def _planes(given: Any, fixed: Collection[str]) -> tuple[dict[str, list[Any]], ...]:
     planes = [given] if isinstance(given, dict) else given
     free = [{key: list(values) for key, values in plane.items() if key not in fixed} for plane in planes]
     return tuple(plane for plane in free if plane)

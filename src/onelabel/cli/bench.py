@@ -94,8 +94,8 @@ def run(
     search: Annotated[
         str,
         typer.Option(
-            help="rates (learning rate × batch), hyper (the recipe's grid of the method's settings), rates,hyper or "
-            "none. [default: rates where the protocol searches them]"
+            help="rates (learning rate × batch), hyper (the grid of the method's settings, of its recipe or its "
+            "own where it has none), rates,hyper or none. [default: rates where the protocol searches them]"
         ),
     ] = "",
     near: Annotated[
