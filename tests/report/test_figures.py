@@ -365,6 +365,31 @@ def test_of_several_cells_the_best_validated_is_taken(results: Path) -> None:
     np.testing.assert_array_equal(one, two)
 
 
+def test_runs_of_other_draws_shares_modes_and_data_are_lines_of_their_own(results: Path) -> None:
+    from dataclasses import replace
+
+    rows = [row for row in read(results) if row.plan == "sweep:em.alpha"]
+
+    def drawn(given: Any) -> dict[str, Any]:
+        return {name: y for name, (_, y) in lines(figures.sweep(given, hyper="alpha")).items() if name.startswith("EM")}
+
+    plain = drawn(rows)["EM"]
+    for other, name in (
+        ({"draw": "biased:1:1200"}, "EM, biased:1:1200"),
+        ({"fraction": 0.5}, "EM, 50% of the rows"),
+        ({"mode": "finetune"}, "EM, finetune"),
+        ({"dataset": "mine"}, "EM, mine"),
+    ):
+        more = [replace(r, test_map=99.0, validation_map=99.0, **other) for r in rows]
+        both = drawn(rows + more)
+        assert set(both.pop(name)) == {99.0}
+        (rest,) = both.values()
+        np.testing.assert_array_equal(rest, plain)
+        one = [r for r in more if r.hyper["alpha"] == 0.2]  # no sweep of its own
+        np.testing.assert_array_equal(drawn(rows + one)["EM"], plain)
+        assert set(drawn(one)["EM"]) == {99.0}  # but better than nothing
+
+
 def _means(line: Any, rows: list[Any], place: Any) -> None:
     """A line's points are the plain means of the results at its places."""
     for x, y in zip(*line, strict=True):

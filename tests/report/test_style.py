@@ -64,6 +64,10 @@ def test_runs_of_one_method_are_told_apart() -> None:
     assert {m.colour for m in made[:3]} == {style.look("em").colour}
     assert made[0] == style.look("em")
     assert made[3] == style.look("an")
+    names = ["gr", *(f"gr:{x}" for x in ("pseudo", "weight", "robust", "weight+robust", "trainable", "pseudo+weight"))]
+    assert len({style.look(name) for name in names}) < len(names)  # hashes meet
+    assert len(set(style.apart([style.look(name) for name in names]))) == len(names)
+    assert len(style.apart([style.look("em")] * 60)) == 60  # more than there are looks
 
 
 def test_class_names_are_plain_text() -> None:

@@ -78,13 +78,14 @@ def look(name: str) -> Look:
 
 def apart(looks: Sequence[Look]) -> list[Look]:
     """Settings or seeds of one method drawn together keep its hue and differ in dash and marker."""
-    seen: dict[Look, int] = {}
-    made = []
+    made: list[Look] = []
     for each in looks:
-        at = seen.get(each, 0)
-        seen[each] = at + 1
-        dash, marker = DASHES[at % len(DASHES)], MARKERS[at % len(MARKERS)]
-        made.append(each if at == 0 else each._replace(dash=dash, marker=marker))
+        others = (
+            each._replace(dash=DASHES[at % len(DASHES)], marker=MARKERS[at % len(MARKERS)])
+            for at in range(1, len(DASHES) * len(MARKERS))
+        )
+        taken = {*made, *looks}
+        made.append(each if each not in made else next((other for other in others if other not in taken), each))
     return made
 
 

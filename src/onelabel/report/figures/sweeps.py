@@ -17,6 +17,8 @@ NAMES = {
     "alpha": "α", "beta": "β", "gamma": "γ", "mu": "μ", "sigma": "σ", "tau": "τ", "lam_positive": "λ₊", "q1": "q₁",
     "q2": "q₂", "q3": "q₃", "expected_positives": "k", "gamma_negative": "γ₋", "lam": "λ", "delta": "Δ (%)",
 }  # fmt: skip
+#: What makes runs no repetitions of one another, however alike their settings: a mean over them says nothing.
+KINDS = ("dataset", "mode", "draw", "protocol", "fraction")
 
 
 class Point(NamedTuple):
@@ -29,25 +31,45 @@ class Point(NamedTuple):
 
 
 def line_points(
-    rows: Sequence[Results], place: Place, *, line: Callable[[Results], str], metric: str = "test_map"
+    rows: Sequence[Results],
+    place: Place,
+    *,
+    line: Callable[[Results], str],
+    metric: str = "test_map",
+    kinds: Sequence[str] = KINDS,
+    lone: bool = True,
 ) -> dict[str, list[Point]]:
     """Lines of points. Where runs at one place differ in more than their seed (learning rate, batch, another setting),
     the cell with the best mean validation mAP is taken, as the papers do; test mAP only where nothing was validated.
+
+    Runs of different `kinds` are different lines, named NAME|KIND where they differ. Without `lone` a line of a single
+    point is left out, if others have more.
     """
-    cells: dict[tuple[str, float], dict[str, list[Results]]] = defaultdict(lambda: defaultdict(list))
+    cells: dict[tuple[Any, ...], dict[float, dict[str, list[Results]]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(list))
+    )
     for row in rows:
         x, y = place(row), getattr(row, metric)
         if row.done and x is not None and y is not None:
             rest = {k: v for k, v in row.settings.items() if k not in ("seed", "device")}
-            cells[line(row), float(x)][
-                repr((sorted(row.hyper.items(), key=repr), sorted(rest.items(), key=repr)))
-            ].append(row)
-    lines: dict[str, list[Point]] = defaultdict(list)
-    for (name, x), found in sorted(cells.items(), key=lambda item: item[0]):
-        values = [getattr(row, metric) for row in max(found.values(), key=lambda members: _worth(members, metric))]
-        std = float(np.std(values, ddof=1)) if len(values) > 1 else float("nan")
-        lines[name].append(Point(x, float(np.mean(values)), std, len(values)))
-    return dict(lines)
+            alike = repr((sorted(row.hyper.items(), key=repr), sorted(rest.items(), key=repr)))
+            what = (line(row), *(getattr(row, kind) for kind in kinds))
+            cells[what][float(x)][alike].append(row)
+    if not lone:
+        cells = {key: found for key, found in cells.items() if len(found) > 1} or cells
+    differing = [i for i in range(1, len(kinds) + 1) if len({key[i] for key in cells}) > 1]
+    lines: dict[str, list[Point]] = {}
+    for key, places in sorted(cells.items(), key=lambda item: item[0]):
+        points = lines["|".join([key[0], *(_kind(key[i]) for i in differing)])] = []
+        for x, found in sorted(places.items()):
+            values = [getattr(row, metric) for row in max(found.values(), key=lambda members: _worth(members, metric))]
+            std = float(np.std(values, ddof=1)) if len(values) > 1 else float("nan")
+            points.append(Point(x, float(np.mean(values)), std, len(values)))
+    return lines
+
+
+def _kind(value: Any) -> str:
+    return f"{value:.0%} of the rows" if isinstance(value, float) else str(value)
 
 
 def _worth(members: Sequence[Results], metric: str) -> float:
@@ -74,23 +96,17 @@ def sweep(rows: Sequence[Results], *, hyper: str, by: str | None = None, metric:
 
     def line(row: Results) -> str:
         extra = other(row) if other is not None else None
-        return row.label if extra is None else f"{row.label}|{extra:g}"
+        return row.label if extra is None else f"{row.label}|{NAMES.get(by or '', by)} = {extra:g}"
 
-    lines = line_points(rows, place, line=line, metric=metric)
+    lines = line_points(rows, place, line=line, metric=metric, lone=False)
     if not lines:
         remedy = "`onelabel bench DATA --sweep NAME` makes them, `onelabel bench sweeps` lists the names"
         raise ValueError(f"hyper: no result has a setting {hyper!r}; {remedy}")
-    fig, ax = style.canvas()
-    keys = [name.partition("|") for name in lines]
-    looks = style.apart([style.look(base) for base, _, _ in keys])
-    for (base, _, extra), points, look in zip(keys, lines.values(), looks, strict=True):
-        name = style.title(base) + (f", {NAMES.get(by or '', by)} = {extra}" if extra else "")
-        _draw(ax, points, look, name)
+    fig, ax = _lines(lines)
     xs = {p.x for points in lines.values() for p in points}
     if min(xs) > 0 and max(xs) / min(xs) >= 20:
         _log(ax, sorted(xs))
     ax.set(xlabel=NAMES.get(hyper, hyper), ylabel=_metric(metric))
-    style.legend(fig, ax)
     return fig
 
 
@@ -100,11 +116,13 @@ def k_sensitivity(rows: Sequence[Results], *, true_k: float | None = None, metri
     fig = sweep(rows, hyper="expected_positives", metric=metric)
     ax = fig.axes[0]
     if true_k is not None:
-        for name, points in line_points(rows, hyper_of("expected_positives"), line=_label, metric=metric).items():
+        lines = line_points(rows, hyper_of("expected_positives"), line=_label, metric=metric, lone=False)
+        for name, points in lines.items():
             near = min(points, key=lambda p: abs(p.x - true_k))
             if abs(near.x - true_k) < 1e-6:
                 spread = 0.0 if np.isnan(near.std) else near.std
-                ax.axhspan(near.mean - spread, near.mean + spread, color=style.look(name).colour, alpha=0.15, lw=0)
+                colour = style.look(name.split("|")[0]).colour
+                ax.axhspan(near.mean - spread, near.mean + spread, color=colour, alpha=0.15, lw=0)
                 ax.axvline(true_k, color=style.MUTED, ls=(0, (1, 1.4)), lw=1.2)
     ax.set_xlabel("k, the expected number of positives")
     return fig
@@ -113,7 +131,8 @@ def k_sensitivity(rows: Sequence[Results], *, true_k: float | None = None, metri
 @figure("results", "ROLE 1")
 def label_budget(rows: Sequence[Results], *, metric: str = "test_map") -> Any:
     """mAP over the number of observed training labels: fractions of the images, one label each or all of them."""
-    lines = line_points(rows, observed_labels, line=_label, metric=metric)
+    kinds = [kind for kind in KINDS if kind != "fraction"]
+    lines = line_points(rows, observed_labels, line=_label, metric=metric, kinds=kinds)
     if not lines:
         raise ValueError("rows: no result says how many training rows it used")
     fig, ax = _lines(lines)
@@ -134,7 +153,8 @@ def observed_labels(row: Results) -> float | None:
 @figure("results", "EM 5c")
 def missing_fraction(rows: Sequence[Results], *, metric: str = "test_map") -> Any:
     """mAP over the share of labels of either sign that is missing."""
-    lines = line_points(rows, missing_share, line=_label, metric=metric)
+    kinds = [kind for kind in KINDS if kind != "draw"]
+    lines = line_points(rows, missing_share, line=_label, metric=metric, kinds=kinds)
     if not lines:
         raise ValueError("rows: no result has a draw missing:SHARE; `onelabel bench DATA --sweep missing` makes them")
     fig, ax = _lines(lines)
@@ -169,8 +189,10 @@ def _label(row: Results) -> str:
 
 def _lines(lines: dict[str, list[Point]]) -> tuple[Any, Any]:
     fig, ax = style.canvas()
-    for (name, points), look in zip(lines.items(), style.apart([style.look(name) for name in lines]), strict=True):
-        _draw(ax, points, look, style.title(name))
+    keys = [name.split("|") for name in lines]
+    looks = style.apart([style.look(name) for name, *_ in keys])
+    for (name, *rest), points, look in zip(keys, lines.values(), looks, strict=True):
+        _draw(ax, points, look, ", ".join([style.title(name), *rest]))
     style.legend(fig, ax)
     return fig, ax
 
