@@ -160,6 +160,17 @@ def test_the_table_of_all_that_was_run(tmp_path: Path, capsys: pytest.CaptureFix
         assert "resnet50" not in text
 
 
+@pytest.mark.parametrize("dataset", ["toy", "voc2012"])
+def test_a_table_says_which_labels_were_drawn(dataset: str) -> None:
+    plan = make_plan(dataset, ["an", "em"], seeds=[0], search=False, draws=["biased:1", "uniform:2"])
+    rows = [p.row(test_map=50.0) for p in plan]
+    for some, drawn in ((rows, "biased:1:1200, uniform:2"), ([r for r in rows if r.draw == "uniform:2"], "uniform:2")):
+        notes = all_table.build(tables.Results(some, {}), dataset).notes
+        (said,) = (note for note in notes if note.startswith("protocol "))
+        assert f": labels {drawn};" in said
+    assert f": labels {drawn};" in command.summary([p for p in plan if p.draw == "uniform:2"], "nowhere")
+
+
 def test_what_a_table_cannot_be_of_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_rows(tmp_path / "rows.parquet", toy_rows())
     table = ["bench", "table", "--results", tmp_path]

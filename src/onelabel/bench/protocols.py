@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from onelabel.bench.published import COLUMNS
@@ -148,13 +148,20 @@ PROTOCOLS: Mapping[str, Protocol] = {
 
 
 def applied(runs: Sequence[Any]) -> list[str]:
-    """The protocols of runs (planned or made), a line each: in full for the papers' datasets, else what applies."""
+    """The protocols of runs (planned or made), a line each, with the draws that were made: in full for the papers'
+    datasets, else what applies.
+    """
     found = []
     for name in sorted({run.protocol for run in runs}):
         mine = [run for run in runs if run.protocol == name]
         papers = any(run.dataset in COLUMNS for run in mine)
-        found.append(str(protocol(name)) if papers else _of_own_data(protocol(name), mine))
+        drawn = replace(protocol(name), draw=_draws(mine))
+        found.append(str(drawn) if papers else _of_own_data(drawn, mine))
     return found
+
+
+def _draws(runs: Sequence[Any]) -> str:
+    return ", ".join(sorted({run.draw for run in runs}))
 
 
 def _of_own_data(rules: Protocol, runs: Sequence[Any]) -> str:
@@ -163,7 +170,7 @@ def _of_own_data(rules: Protocol, runs: Sequence[Any]) -> str:
     def values(key: str, some: Sequence[Any] = runs) -> str:
         return ", ".join(sorted({f"{run.settings[key]}" for run in some if key in run.settings}))
 
-    words = [f"protocol {rules.name} ({rules.source}): labels {', '.join(sorted({run.draw for run in runs}))}"]
+    words = [f"protocol {rules.name} ({rules.source}): labels {rules.draw}"]
     words += [f"{values('backbone')}, {values('size')} px"] if values("backbone") else []
     for mode in sorted({run.mode for run in runs}):
         epochs = values("epochs", [run for run in runs if run.mode == mode])
