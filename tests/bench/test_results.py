@@ -63,6 +63,25 @@ def test_pack_gathers_and_keeps_what_it_cannot_read(tmp_path: Path) -> None:
     assert results.pack(tmp_path, tmp_path / "all.parquet") == 3
 
 
+def test_pack_loses_no_row_wherever_the_file_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, away = tmp_path / "runs", tmp_path / "all.parquet"
+    results.write(folder, FULL)
+    assert results.pack(folder, away) == 1  # a copy: bench makes the runs of this folder no second time
+    assert results.read(folder) == [FULL]
+    (folder / "r1.parquet").unlink()
+    results.write(folder, dataclasses.replace(FULL, run_id="r2"))
+    assert results.pack(folder, away) == 2
+    assert [row.run_id for row in results.read(away)] == ["r1", "r2"]
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):  # the same file by another name
+        assert results.pack("runs", folder / "all.parquet") == 1
+        assert [p.name for p in folder.iterdir()] == ["all.parquet"]
+    away.write_bytes(b"PAR1")
+    with pytest.raises(ValueError, match=r"all.parquet: cannot be read, so nothing is added to it; give another file"):
+        results.pack(folder, away)
+    assert away.read_bytes() == b"PAR1"
+
+
 def test_newer_schema_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "SCHEMA_VERSION", 99)
     results.write(tmp_path, FULL)

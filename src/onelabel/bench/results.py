@@ -123,23 +123,18 @@ def find(folder: str | Path) -> Found:
     files = [base] if base.is_file() else sorted(base.rglob("*.parquet"))
     if not base.exists():
         raise FileNotFoundError(no_results(base))
-    best: dict[str, Row] = {}
+    every: list[Row] = []
     unreadable: dict[str, str] = {}
     for file in files:
         if file.name.startswith("."):  # being written
             continue
         try:
-            rows = _read_file(file)
+            every += _read_file(file)
         except FileNotFoundError:  # packed away by another process meanwhile
             continue
         except (OSError, ValueError, KeyError, TypeError) as error:
             unreadable[str(file.relative_to(base) if file != base else file)] = " ".join(str(error).split())[:200]
-            continue
-        for row in rows:
-            kept = best.get(row.run_id)
-            if kept is None or (row.done, row.started) >= (kept.done, kept.started):
-                best[row.run_id] = row
-    return Found(list(best.values()), unreadable)
+    return Found(_best(every), unreadable)
 
 
 def no_results(place: str | Path) -> str:
@@ -157,19 +152,41 @@ def read(folder: str | Path) -> list[Row]:
 def gather(folder: str | Path, path: str | Path) -> Found:
     """Write a folder's rows into one file, in a fixed order; what was found."""
     found = find(folder)
-    write_rows(path, sorted(found.rows, key=lambda r: (r.dataset, r.mode, r.plan, r.label, r.draw, r.seed, r.run_id)))
+    write_rows(path, sorted(found.rows, key=_order))
     return found
 
 
+def _order(row: Row) -> tuple[Any, ...]:
+    return row.dataset, row.mode, row.plan, row.label, row.draw, row.seed, row.run_id
+
+
+def _best(rows: Iterable[Row]) -> list[Row]:
+    """One row a run: a finished one before a failed one, else the latest."""
+    best: dict[str, Row] = {}
+    for row in rows:
+        kept = best.get(row.run_id)
+        if kept is None or (row.done, row.started) >= (kept.done, kept.started):
+            best[row.run_id] = row
+    return list(best.values())
+
+
 def pack(folder: str | Path, path: str | Path) -> int:
-    """`gather`, and remove the files the rows came from; how many rows."""
-    base, target = Path(folder), Path(path)
-    files = [file for file in sorted(base.glob("*.parquet")) if not file.name.startswith(".") and file != target]
-    found = gather(base, target)
-    for file in files:
-        if file.name not in found.unreadable:
+    """`gather`, beside what the file already holds; how many rows.
+
+    In the folder itself the file takes the place of those the rows came from; elsewhere it is a copy, and they stay.
+    """
+    base, target = Path(folder), Path(path).resolve()
+    files = [file for file in sorted(base.glob("*.parquet")) if not file.name.startswith(".")]
+    found = find(base)
+    held = find(target) if target.is_file() else Found([], {})
+    if held.unreadable:
+        raise ValueError(f"{path}: cannot be read, so nothing is added to it; give another file")
+    rows = _best([*held.rows, *found.rows])
+    write_rows(target, sorted(rows, key=_order))
+    for file in files if base.resolve() in target.parents else ():
+        if file.name not in found.unreadable and file.resolve() != target:
             file.unlink(missing_ok=True)
-    return len(found.rows)
+    return len(rows)
 
 
 def as_dict(row: Row) -> dict[str, Any]:

@@ -218,13 +218,14 @@ def pack(
         Path, typer.Argument(metavar="FILE", help="The one file, such as docs/results/bench/linear.parquet.")
     ],
 ) -> None:
-    """Gather a folder's rows into one Parquet file.
+    """Gather a folder's rows into one Parquet file, beside what it already holds. In the folder itself it takes the
+    place of the rows' own files; elsewhere it is a copy of them.
 
     Examples: onelabel bench pack runs/bench docs/results/bench/linear.parquet
     """
-    from onelabel.bench.results import pack as gather
+    from onelabel.bench import results
 
-    typer.echo(f"{gather(folder, path)} rows: {path}")
+    typer.echo(f"{results.pack(folder, path)} rows: {path}")
 
 
 @app.command()
