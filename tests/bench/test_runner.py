@@ -81,7 +81,8 @@ def test_failing_run_becomes_a_row_and_the_rest_is_made(tmp_path: Path, splits: 
     assert (tally.made, tally.failed) == (2, 2)
     failed = [row for row in bench.read(tmp_path) if not row.done]
     assert {row.method for row in failed} == {"em"}
-    assert failed[0].error == "RuntimeError: the disk is on fire"
+    line = broken.__code__.co_firstlineno + 1
+    assert failed[0].error == f"RuntimeError: the disk is on fire (test_runner.py:{line})"  # in code of one's own
     assert bench.run(plan, splits, out=tmp_path, device="cpu").skipped == 4  # not again unless asked
     assert bench.run(plan, splits, out=tmp_path, device="cpu", retry=True).made == 2
     assert all(row.done for row in bench.read(tmp_path))

@@ -6,7 +6,9 @@ import os
 import platform
 import subprocess
 import sys
+import sysconfig
 import time
+import traceback
 from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
@@ -132,3 +134,13 @@ def _commit() -> str:
 def _git(where: Path, *words: str) -> str:
     done = subprocess.run(["git", *words], cwd=where, capture_output=True, text=True, timeout=10, check=True)
     return done.stdout.strip()
+
+
+def place_of(error: BaseException) -> str:
+    """Where an error was raised, of code that is neither ours nor installed: of a method of one's own."""
+    installed = (Path(__file__).parents[1], Path(sysconfig.get_path("stdlib")), Path(sysconfig.get_path("purelib")))
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = Path(frame.filename)
+        if path.is_file() and not any(place in path.parents for place in installed):
+            return f" ({path.name}:{frame.lineno})"
+    return ""

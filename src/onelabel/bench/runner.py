@@ -251,8 +251,8 @@ def _alone(planned: Planned, context: _Context) -> Row:
 
 
 def _failed(planned: Planned, error: Exception, started: str, seconds: float | None) -> Row:
-    text = " ".join(str(error).split())[:500]
-    return planned.row(status="failed", error=f"{type(error).__name__}: {text}", started=started, seconds=seconds)
+    told = f"{type(error).__name__}: {' '.join(str(error).split())[:500]}{measure.place_of(error)}"
+    return planned.row(status="failed", error=told, started=started, seconds=seconds)
 
 
 def _together(group: Sequence[Planned], context: _Context, device: str) -> list[Row]:
