@@ -200,16 +200,17 @@ def taught(rows: Sequence[Any]) -> str:
     """Linear heads after which a student was taught, by roll call and by others; heads without one beside them."""
     body = []
     for name, draws in DRAWS.items():
-        ours = students(rows, "roll-call", draws)
+        ours = students(rows, "roll-call", draws, annotators="auto")
         theirs = [
-            students(rows, "roll-call", draws, "off"), runs_of(rows, "roll-call", draws),
+            students(rows, "roll-call", draws), students(rows, "roll-call", draws, "off"),
+            runs_of(rows, "roll-call", draws),
             students(rows, "em", draws), students(rows, "gr", draws), runs_of(rows, "bce", draws),
         ]  # fmt: skip
         if len({len(cell.rows) for cell in (ours, *theirs[:-1])}) > 1:  # full labels are the same in every draw
             raise ValueError(f"{name}: not all have the same number of runs")
         body.append([name, str(len(ours.rows)), *compared(ours, theirs, "test_map")])
-    others = ["each class by itself", "no student", "EM's student", "GR's student", WORDS["bce"]]
-    return lined(["test mAP, linear", "runs", "`roll-call`'s student", *others], body)
+    others = ["annotators not told", "… each class by itself", "no student", "EM's student", "GR's student"]
+    return lined(["test mAP, linear", "runs", "`roll-call`'s student", *others, WORDS["bce"]], body)
 
 
 def heard(rows: Sequence[Any]) -> str:
@@ -237,9 +238,10 @@ def students(
     draws: Sequence[str],
     context: str | None = "auto",
     how: Mapping[str, Any] = TAUGHT,
+    annotators: str | None = None,
 ) -> Cell:
     """A method's runs with a student, of the settings that docs/roll-call-measured.md names."""
-    wanted = {**how, "student_context": context}
+    wanted = {**how, "student_context": context, "student_annotators": annotators}
     mine = [r for r in rows if r.done and (r.dataset, r.label) == ("voc2012", method) and r.draw in draws]
     mine = [r for r in mine if {key: r.settings.get(key) for key in wanted} == wanted]
     if len({(r.draw, r.seed) for r in mine}) < len(mine):
@@ -253,7 +255,7 @@ def headline(rows: Sequence[Any]) -> str:
     for mode, shown in (("fine-tuned", TUNED_DRAWS), ("linear", DRAWS)):
         for name, of in shown.items():
             if mode == "linear":
-                ours, em = students(rows, "roll-call", of), students(rows, "em", of)
+                ours, em = students(rows, "roll-call", of, annotators="auto"), students(rows, "em", of)
                 beside = [runs_of(rows, m, of) for m in (*others, "bce")]
             else:
                 ours = runs_of(rows, "roll-call", of, "linearinit")
@@ -446,7 +448,7 @@ def curves(rows: Sequence[Any]) -> Any:
             for name in names:
                 sweep = find_sweep(name)
                 mine = [r for r in of_sweep(sweep, rows, "voc2012", "linear") if r.label in methods]
-                lines = line_points(mine, lambda r, s=sweep: position(s, r), line=lambda r: r.label)
+                lines = line_points(mine, lambda r, s=sweep: position(s, r), line=lambda r: r.label, kinds=())
                 for method, points in lines.items():
                     look = style.look(method)
                     ax.errorbar(

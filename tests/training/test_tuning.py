@@ -109,7 +109,7 @@ def test_the_run_is_that_of_what_was_chosen() -> None:
         {"hyper": {"alpha": 0.3, "naming": 0, "preference": 0.2}},
         {"hyper": {"alpha": 0.3, "naming": 0}, "student_annotators": "off"},
         {"hyper": {"alpha": 0.3, "naming": 0}, "student": "off"},
-        {"select": "last"},
+        {"select": "last", "student_annotators": "off"},
         {"method": "em"},
         {"method": onelabel.method("roll-call")},
     ],
@@ -145,6 +145,13 @@ def test_a_teacher_is_told_whom_annotators_prefer() -> None:
     assert "hyper" not in train(skewed(1.5, true=False), **how).result
     other = train(skewed(1.5), **{**LINEAR, "epochs": 1, "method": "em", "student": "on"})
     assert "hyper" not in other.result
+
+
+def test_a_network_that_is_fine_tuned_at_once_is_told_too() -> None:
+    """No linear phase is needed, for nothing is tried."""
+    how = {**SMALL, "method": "roll-call", "mode": "finetune", "student": "on", "epochs": 1}
+    run = train(scenes(), **how)
+    assert run.result["hyper"].keys() == {"preference"}
 
 
 def test_no_held_out_rows() -> None:

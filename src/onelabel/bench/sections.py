@@ -119,7 +119,7 @@ def students(found: Results, dataset: str) -> str:
             ))  # fmt: skip
     if not lines:
         return ""
-    columns = ("method", "draw", "student: looks, smoothing, other classes", "seeds", "validation: teacher", "student",
+    columns = ("method", "draw", "student: looks, smoothing, told of", "seeds", "validation: teacher", "student",
                "test mAP", "averaged, flips", "seconds", "commit")  # fmt: skip
     notes = ("validation: best epoch, of the averaged weights where there are any",)
     ordered = tuple(line for *_, line in sorted(lines, key=lambda item: (item[0] != PUBLISHED, *item[:2])))

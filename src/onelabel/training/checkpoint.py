@@ -34,7 +34,7 @@ SCHEMA = 1
 
 @dataclass
 class Position:
-    """Where a run is: `update` updates of `epoch` are done, in phase number `phase`; `hyper` is what `tune` found."""
+    """Where a run is: `update` updates of `epoch` are done, in phase number `phase`; `hyper` is what `tuning` found."""
 
     phase: int = 0
     epoch: int = 0

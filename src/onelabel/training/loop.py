@@ -44,7 +44,7 @@ from onelabel.training.sharding import full_state
 from onelabel.training.stopping import Best, should_stop
 from onelabel.training.student import Student
 from onelabel.training.teaching import Start, wants_student
-from onelabel.training.tuning import tune
+from onelabel.training.tuning import read_off, tune
 
 Feeds = dict[str, Feed]
 #: Pixels that a large network learns from in some ten minutes of two CPU cores.
@@ -96,6 +96,10 @@ def train(
         start, trained, own = None, None, feeds
         if wants_student(config, criterion, feeds):
             start = Start(classifier, folder, resumed=config.mode == "linearinit" and position.phase == 1)
+            if position.begins and not isinstance(method, Method):
+                position.hyper = read_off(config, feeds)
+                config = replace(config, hyper={**config.hyper, **position.hyper})
+                criterion = fresh_method(config, method, splits, classifier)
         phases = phases_of(config, student=start is not None)
         if fabric.is_global_zero:
             warn_of_the_time(phases, config, feeds["train"], fabric)
@@ -108,9 +112,10 @@ def train(
             if trained is None or phase.name != "student":  # who is taught has what the teacher had
                 trained, own = subject(classifier, feeds, criterion, fabric, config, phase)
             if phase.name == "linear" and position.begins and not isinstance(method, Method):
-                position.hyper = tune(config, own, phase, fabric, teaches=start is not None)
-                if position.hyper:
-                    config = replace(config, hyper={**config.hyper, **position.hyper})
+                tried = tune(config, own, phase, fabric)
+                if tried:
+                    position.hyper |= tried
+                    config = replace(config, hyper={**config.hyper, **tried})
                     criterion = fresh_method(config, method, splits, classifier)
                     trained.head = classifier.head
             session = Session(trained, criterion, own["train"], fabric, config, phase, recorder)

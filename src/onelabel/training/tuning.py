@@ -1,6 +1,7 @@
-"""Settings whose best value depends on the data, found before the linear phase.
+"""Settings whose best value depends on the data, found before training.
 
-Some follow from labels alone (`Method.read_off`), others are tried as linear probes (`Method.trials`).
+Some follow from labels alone (`Method.read_off`), others are tried as linear probes before a linear phase
+(`Method.trials`).
 """
 
 from __future__ import annotations
@@ -18,47 +19,40 @@ from onelabel.training.looking import names_of
 from onelabel.training.session import Phase
 
 
-def tune(
-    config: TrainConfig, feeds: dict[str, Feed], phase: Phase, fabric: Any, *, teaches: bool = False
-) -> dict[str, float]:
-    """What held-out rows say of the settings that the config leaves open; {} where they cannot tell, or nothing is.
+def read_off(config: TrainConfig, feeds: dict[str, Feed]) -> dict[str, float]:
+    """What names and held-out rows with true labels say outright of the settings of a student's teacher.
 
-    Args:
-        teaches: a student follows. A method by itself is judged by the held-out rows' mAP as it is.
+    A method without a student is left as it is: what finds more labels that were left open does not rank better.
     """
-    cls, held, found = method_info(config.method).cls, feeds.get("validation"), {}
-    if held is None or config.select not in BY_VALIDATION:
+    held = feeds["validation"]
+    if config.student_annotators == "off" or held.true is None:
         return {}
-    if teaches and config.student_annotators == "auto" and held.true is not None:
-        names = names_of(feeds["train"].part.observed)
-        read = cls.read_off(names, torch.as_tensor(held.true).cpu()) if names.any() else {}
-        found = {name: value for name, value in read.items() if name not in config.hyper}
+    names = names_of(feeds["train"].part.observed)
+    found = method_info(config.method).cls.read_off(names, torch.as_tensor(held.true).cpu()) if names.any() else {}
+    found = {name: value for name, value in found.items() if name not in config.hyper}
     if found:
         told = ", ".join(f"{name} = {value:g}" for name, value in found.items())
-        say(f"{config.method}: {told} by how annotators named, where held-out rows have all labels")
-    trials = cls.trials(feeds["train"].num_classes, frozen=config.mode == "linear")
-    trials = {name: values for name, values in trials.items() if name not in config.hyper}
-    if trials and (held.true is not None or draws(held)):
-        found |= _tried(config, {**config.hyper, **found}, trials, feeds, phase, fabric)
+        say(f"{config.method}: {told} by what annotators named and held-out rows hold")
     return found
 
 
-def _tried(
-    config: TrainConfig,
-    hyper: dict[str, Any],
-    trials: dict[str, tuple[float, ...]],
-    feeds: dict[str, Feed],
-    phase: Phase,
-    fabric: Any,
-) -> dict[str, float]:
-    """Of `trials`, those under which linear probes on the features of `feeds` do best on held-out rows.
+def tune(config: TrainConfig, feeds: dict[str, Feed], phase: Phase, fabric: Any) -> dict[str, float]:
+    """The settings under which linear probes on the features of `feeds` do best on held-out rows.
 
-    By their true labels where they have them, else by the likelihood of their one observed label.
+    By their true labels where they have them, else by the likelihood of their one observed label. Only what the config
+    leaves open is tried; {} where that is nothing, or where no held-out rows can tell.
     """
+    frozen = config.mode == "linear"
+    trials = method_info(config.method).cls.trials(feeds["train"].num_classes, frozen=frozen)
+    trials = {name: values for name, values in trials.items() if name not in config.hyper}
+    held = feeds.get("validation")
+    if not trials or held is None or config.select not in BY_VALIDATION:
+        return {}
+    if held.true is None and not draws(held):
+        return {}
     from onelabel.probes import fit_probes, grid  # which train by this room's means
 
-    held = feeds["validation"]
-    asked: dict[str, Any] = {**{name: [value] for name, value in hyper.items()}, **trials}
+    asked: dict[str, Any] = {**{name: [value] for name, value in config.hyper.items()}, **trials}
     how: dict[str, Any] = {"lr": phase.lr, "batch_size": phase.batch_size, "epochs": phase.epochs}
     specs, best = grid({config.method: asked}, seeds=config.seed, **how), 0
     if fabric.is_global_zero:
@@ -71,8 +65,8 @@ def _tried(
             drop_last=config.drop_last,
         )
         best = results.best
-    chosen = specs[int(fabric.broadcast(best))].hyper
-    found = {name: float(chosen[name]) for name in trials}
+    hyper = specs[int(fabric.broadcast(best))].hyper
+    found = {name: float(hyper[name]) for name in trials}
     told = ", ".join(f"{name} = {value:g} of {trials[name]}" for name, value in found.items())
     say(f"{config.method}: {told} is the best on held-out rows, by linear probes")
     return found
