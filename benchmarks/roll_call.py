@@ -43,6 +43,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "roll-call, no student": {"method": "roll-call", "student": "off"},
     "roll-call, student of the whole": {"method": "roll-call", "student_looks": "whole"},
     "roll-call, each class by itself": {"method": "roll-call", "student_context": "off"},
+    "roll-call, told of annotators": {"method": "roll-call", "student_annotators": "on"},
     "roll-call, targets not smoothed": {"method": "roll-call", "student_smoothing": 0.0},
     "roll-call, smoothed by 0.1": {"method": "roll-call", "student_smoothing": 0.1},
     "roll-call, smoothed by 0.4": {"method": "roll-call", "student_smoothing": 0.4},

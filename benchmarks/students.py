@@ -26,7 +26,8 @@ from onelabel.training import train
 
 STUDENTS: dict[str, dict[str, Any]] = {
     "alone": {"student": "off"},
-    "student, each class by itself": {"student": "on", "student_context": "off"},
+    "student, each class by itself": {"student": "on", "student_annotators": "off", "student_context": "off"},
+    "student, annotators not told": {"student": "on", "student_annotators": "off"},
     "student": {"student": "on"},
 }
 DRAWS: dict[str, dict[str, Any]] = {"even": {}, "common first": {"scheme": "frequency", "bias": 1.0}}

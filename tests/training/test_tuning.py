@@ -147,11 +147,12 @@ def test_a_teacher_is_told_whom_annotators_prefer() -> None:
     assert "hyper" not in other.result
 
 
-def test_a_network_that_is_fine_tuned_at_once_is_told_too() -> None:
+def test_a_network_that_is_fine_tuned_is_told_where_asked() -> None:
     """No linear phase is needed, for nothing is tried."""
     how = {**SMALL, "method": "roll-call", "mode": "finetune", "student": "on", "epochs": 1}
-    run = train(scenes(), **how)
-    assert run.result["hyper"].keys() == {"preference"}
+    assert "hyper" not in train(scenes(), **how).result
+    asked = train(scenes(), student_annotators="on", **how)
+    assert asked.result["hyper"].keys() == {"preference"}
 
 
 def test_no_held_out_rows() -> None:

@@ -103,7 +103,7 @@ def students(found: Results, dataset: str) -> str:
             told = [
                 first.settings.get("student", "on"),
                 *(f"{first.settings[k]}" for k in LOOKS if k in first.settings),
-                *["annotators"] * (first.settings.get("student_annotators") == "auto"),
+                *["annotators"] * (first.settings.get("student_annotators", "off") != "off"),
                 *["other classes"] * (first.settings.get("student_context") == "auto"),
             ]
             teacher, student = (

@@ -57,8 +57,9 @@ class TrainConfig:
     # after training, a student of the method's calibrated probabilities; "auto": where the method asks for one
     student: Literal["auto", "on", "off"] = "auto"
     student_looks: Literal["closer", "whole"] = "closer"  # whether its teacher looks at parts of the pictures too
-    student_annotators: Switch = "auto"  # whether its teacher is told whom annotators prefer, where such rows say so
     student_context: Switch = "auto"  # whether the other classes count where held-out rows with true labels say so
+    # whether its teacher is told whom annotators prefer, where such rows say so; "auto": a head on frozen features is
+    student_annotators: Literal["auto", "on", "off"] = "auto"
     student_smoothing: float | None = None  # towards ½; None: 0.2 with a cosine schedule, 0.1 for a head, else 0
     # selection
     # of validation; "likelihood" needs no true labels, and is what "mAP" means where there are none

@@ -22,10 +22,11 @@ from onelabel.training.session import Phase
 def read_off(config: TrainConfig, feeds: dict[str, Feed]) -> dict[str, float]:
     """What names and held-out rows with true labels say outright of the settings of a student's teacher.
 
-    A method without a student is left as it is: what finds more labels that were left open does not rank better.
+    A method without a student is left as it is: what finds more labels that were left open does not rank better. So is
+    a network that is fine-tuned, unless asked (docs/roll-call-tried.md).
     """
-    held = feeds["validation"]
-    if config.student_annotators == "off" or held.true is None:
+    held, asked = feeds["validation"], config.student_annotators
+    if held.true is None or not (asked == "on" or (asked == "auto" and config.mode == "linear")):
         return {}
     names = names_of(feeds["train"].part.observed)
     found = method_info(config.method).cls.read_off(names, torch.as_tensor(held.true).cpu()) if names.any() else {}
