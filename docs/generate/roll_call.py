@@ -60,7 +60,7 @@ SHARES = (", naming 0", ", naming 0.5", ", naming 1")
 #: Sweep, the methods shown of it, and what its axis says.
 PANELS = (
     (("roll-call.alpha", "em.alpha"), ("roll-call", "em"), "α, weight of the pull to ½ (EM: of the entropy)"),
-    (("roll-call.gamma",), ("roll-call",), "γ, how much sooner a common class is named"),
+    (("roll-call.gamma",), ("roll-call",), "γ, how much a common class counts as a rival"),
     (("roll-call.naming",), ("roll-call",), "λ, share of the naming distribution"),
     (("images",), ("bce", "roll-call", "gr", "em"), "share of the 4,574 training pictures"),
 )

@@ -40,7 +40,7 @@ SWEEPS: Mapping[str, Sweep] = {
     for s in (
         Sweep("em.alpha", "EM 3a", "weight of the entropy", ("em",), "alpha", WEIGHTS),
         Sweep("roll-call.alpha", "ours", "weight of the pull to ½", ("roll-call",), "alpha", WEIGHTS),
-        Sweep("roll-call.gamma", "ours", "how much sooner a common class is named", ("roll-call",), "gamma",
+        Sweep("roll-call.gamma", "ours", "how much a common class counts as a rival", ("roll-call",), "gamma",
               (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7)),
         Sweep("roll-call.naming", "ours", "share of the naming distribution in a logit", ("roll-call",), "naming",
               (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)),

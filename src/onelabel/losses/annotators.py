@@ -8,7 +8,7 @@ from torch import Tensor
 #: The weights' logarithms are held to 0 as by a normal prior of this deviation: rarely is one class named e² times as
 #: readily as another for no reason but its own, and a class that few held-out rows have says little.
 DEVIATION = 1.0
-#: The same of :func:`fit_slope`: the noise of a hundred held-out rows moves it by less than a tenth then.
+#: The prior's deviation of `fit_slope`: which hundred rows are held out moves it by less than a tenth then.
 SLOPE = 0.3
 STEPS = 100
 
@@ -27,7 +27,7 @@ def fit_preferences(true: Tensor, names: Tensor) -> Tensor:
 
 
 def fit_slope(true: Tensor, names: Tensor) -> float:
-    """γ of w_l = n_l^γ, n_l how often class l is named: `fit_preferences` of this one number, a deviate of SLOPE."""
+    """γ of w_l = n_l^γ, n_l how often class l is named: what `fit_preferences` asks, of one number."""
     n = names.double().clamp(min=1).log()
     return SLOPE * float(_fit(true, names, SLOPE * (n - n.mean())[:, None]))
 
