@@ -96,9 +96,9 @@ def train(
         start, trained, own = None, None, feeds
         if wants_student(config, criterion, feeds):
             start = Start(classifier, folder, resumed=config.mode == "linearinit" and position.phase == 1)
-            if position.begins and not isinstance(method, Method):
-                position.hyper = read_off(config, feeds)
-                config = replace(config, hyper={**config.hyper, **position.hyper})
+            if position.begins and not isinstance(method, Method) and (told := read_off(config, feeds)):
+                position.hyper |= told
+                config = replace(config, hyper={**config.hyper, **told})
                 criterion = fresh_method(config, method, splits, classifier)
         phases = phases_of(config, student=start is not None)
         if fabric.is_global_zero:
